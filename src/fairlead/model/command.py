@@ -1,0 +1,113 @@
+"""What we want done: the Command union. The only way anything leaves the engine.
+
+Made by `core.engine` and the reconcilers in `control`; performed by ports, whose outcomes come back
+as events. A command may be performed twice (after a crash) without harm.
+"""
+
+from typing import Any
+
+from msgspec import Struct
+
+from fairlead.model.group import GroupRecord
+from fairlead.model.plan import Grant, Reserve
+
+
+class ObjectRef(Struct, frozen=True, omit_defaults=True):
+    """A Kubernetes object that an Event is about, or that is changed."""
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    version: int = 0
+
+
+class Propose(Struct, frozen=True, tag="propose"):
+    """Make a plan from the snapshot (`core.snapshot.Snapshot`). Answered by PlanProposed."""
+
+    version: int
+    snapshot: Any
+
+
+class RecordAllocations(Struct, frozen=True, tag="record"):
+    """Make the grants and reservations of one plan durable, in one transaction fenced by `epoch`.
+
+    `groups` are the records of the groups concerned, written in the same transaction. `reservations`
+    replaces all stored ones. Answered by AllocationsRecorded or AllocationsRefused, however long it takes.
+    """
+
+    plan: str
+    epoch: int
+    at: int
+    grants: tuple[Grant, ...]
+    reservations: tuple[Reserve, ...] = ()
+    groups: tuple[GroupRecord, ...] = ()
+
+
+class SaveGroups(Struct, frozen=True, tag="save"):
+    """Write these records behind, whole; a later record of the same id replaces an earlier one."""
+
+    groups: tuple[GroupRecord, ...]
+
+
+class SettleGrants(Struct, frozen=True, tag="settle"):
+    """These grants are resolved: every placement was seen bound, or was given up. Written behind."""
+
+    grants: tuple[str, ...]
+
+
+class Bind(Struct, frozen=True, tag="bind"):
+    """Bind one pod; `version` is the resourceVersion that it was last seen with."""
+
+    grant: str
+    pod: str
+    namespace: str
+    name: str
+    node: str
+    version: int
+    scheduler: str = "fairlead"
+
+
+class Evict(Struct, frozen=True, tag="evict"):
+    """Mark the pod DisruptionTarget, then delete it by uid; grace 0 only when no container started."""
+
+    pod: ObjectRef
+    text: str
+    grace: int | None = None
+
+
+class PatchCondition(Struct, frozen=True, tag="condition"):
+    """Set PodScheduled=False with this reason on unbound pods. Yields to binds; may be dropped late."""
+
+    pods: tuple[ObjectRef, ...]
+    reason: str
+    message: str
+
+
+class Announce(Struct, frozen=True, tag="announce"):
+    """Write one Kubernetes Event about an object."""
+
+    regarding: ObjectRef
+    reason: str
+    note: str
+    warning: bool = False
+    action: str = "Scheduling"
+
+
+class WakeAt(Struct, frozen=True, tag="wake"):
+    """Give the engine a Tick at this time (milliseconds since the epoch), even if nothing happens."""
+
+    at: int
+
+
+Command = (
+    Propose
+    | RecordAllocations
+    | SaveGroups
+    | SettleGrants
+    | Bind
+    | Evict
+    | PatchCondition
+    | Announce
+    | WakeAt
+)

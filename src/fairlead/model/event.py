@@ -1,0 +1,194 @@
+"""What happened: the Event union. The only way anything enters the engine.
+
+Ports and the loop make events; `core.reduce` consumes them. Events carry whole objects, not
+differences, so that a relist, a retry, a duplicate or a late one is harmless. `Event` is tagged, so
+the union has a JSON form for the ledger (`runtime.record`).
+"""
+
+from enum import StrEnum
+
+from msgspec import Struct
+
+from fairlead.model.group import GroupRecord
+from fairlead.model.node import Node
+from fairlead.model.owner import Owner
+from fairlead.model.plan import Grant, Plan
+from fairlead.model.pod import Pod
+
+
+class PodSeen(Struct, frozen=True, tag="pod"):
+    """A pod exists like this (added, changed or listed)."""
+
+    pod: Pod
+
+
+class PodGone(Struct, frozen=True, tag="pod_gone"):
+    """A pod does not exist any more; `version` is that of the deletion."""
+
+    uid: str
+    version: int
+
+
+class NodeSeen(Struct, frozen=True, tag="node"):
+    """A node exists like this."""
+
+    node: Node
+
+
+class NodeGone(Struct, frozen=True, tag="node_gone"):
+    """A node does not exist any more."""
+
+    uid: str
+    version: int
+
+
+class OwnerSeen(Struct, frozen=True, tag="owner"):
+    """A Job, ReplicaSet or StatefulSet exists like this."""
+
+    owner: Owner
+
+
+class OwnerGone(Struct, frozen=True, tag="owner_gone"):
+    """An owner does not exist any more."""
+
+    uid: str
+    version: int
+
+
+class Listed(Struct, frozen=True, tag="listed"):
+    """The end of a list of one kind ("Pod", "Node", "Job", …): what is not in `uids` is gone.
+
+    The objects themselves came before, as Seen events sorted by (created, version).
+    """
+
+    kind: str
+    uids: tuple[str, ...]
+    version: int
+
+
+class Synced(Struct, frozen=True, tag="synced"):
+    """A source ("pods", "nodes", "owners", "store") has told everything it had."""
+
+    source: str
+
+
+class Tick(Struct, frozen=True, tag="tick"):
+    """The only clock of the engine: milliseconds since the epoch, never going back."""
+
+    now: int
+
+
+class ClockJumped(Struct, frozen=True, tag="clock_jumped"):
+    """The wall clock moved by this many milliseconds against the monotonic one."""
+
+    by: int
+
+
+class GroupRestored(Struct, frozen=True, tag="group"):
+    """A group as the store has it. Comes before Synced("store")."""
+
+    record: GroupRecord
+
+
+class GrantRestored(Struct, frozen=True, tag="grant"):
+    """An unresolved intent found in the store: it counts, and is not started before `not_before`.
+
+    `not_before` (milliseconds since the epoch) is when no request of an earlier process can still be
+    on its way.
+    """
+
+    grant: Grant
+    not_before: int
+
+
+class StoreReady(Struct, frozen=True, tag="store_ready"):
+    """The store answers and this process leads with `epoch`."""
+
+    epoch: int
+
+
+class StoreLost(Struct, frozen=True, tag="store_lost"):
+    """The store does not answer: nothing may be placed until StoreReady."""
+
+    error: str
+
+
+class AllocationsRecorded(Struct, frozen=True, tag="recorded"):
+    """The plan's grants are durable: its binds may go out."""
+
+    plan: str
+
+
+class AllocationsRefused(Struct, frozen=True, tag="refused"):
+    """The plan's grants are certainly not durable (fenced by a newer epoch)."""
+
+    plan: str
+    reason: str
+
+
+class PlanProposed(Struct, frozen=True, tag="plan"):
+    """A planner's answer to Propose, or an outside plan."""
+
+    plan: Plan
+
+
+class BindError(StrEnum):
+    GONE = "gone"
+    """The pod does not exist (any more): 404, or another uid under the name."""
+    TAKEN = "taken"
+    """The pod is bound to another node already."""
+    CHANGED = "changed"
+    """The pod changed so that it must not be bound (gated, deleting, revoked, spec changed)."""
+    REFUSED = "refused"
+    """The API server says no (403, 422 …); trying the same again is useless."""
+    UNKNOWN = "unknown"
+    """The request's fate is not known (time-out, connection cut): it may still arrive."""
+
+
+class Bound(Struct, frozen=True, tag="bound"):
+    """A binding request succeeded (or the pod was found bound to that very node)."""
+
+    pod: str
+    grant: str
+    node: str
+
+
+class BindFailed(Struct, frozen=True, tag="bind_failed"):
+    """A binding request did not succeed; no request for the pod is in flight except for UNKNOWN."""
+
+    pod: str
+    grant: str
+    error: BindError
+    text: str = ""
+
+
+class Evicted(Struct, frozen=True, tag="evicted"):
+    """An eviction was carried out (`ok`) or failed."""
+
+    pod: str
+    ok: bool
+    text: str = ""
+
+
+Event = (
+    PodSeen
+    | PodGone
+    | NodeSeen
+    | NodeGone
+    | OwnerSeen
+    | OwnerGone
+    | Listed
+    | Synced
+    | Tick
+    | ClockJumped
+    | GroupRestored
+    | GrantRestored
+    | StoreReady
+    | StoreLost
+    | AllocationsRecorded
+    | AllocationsRefused
+    | PlanProposed
+    | Bound
+    | BindFailed
+    | Evicted
+)

@@ -1,0 +1,28 @@
+"""Nodes as the engine sees them. Made by `kube.translate`, the simulator and scenarios."""
+
+from msgspec import Struct
+
+from fairlead.model.pod import Amounts
+
+
+class Taint(Struct, frozen=True, order=True, omit_defaults=True):
+    """core/v1 Taint; only NoSchedule and NoExecute keep pods away."""
+
+    key: str
+    value: str = ""
+    effect: str = "NoSchedule"
+
+
+class Node(Struct, frozen=True, omit_defaults=True):
+    """A whole node. `allocatable` is rounded up like requests are (kube-scheduler does the same)."""
+
+    uid: str
+    name: str
+    version: int
+    allocatable: Amounts
+    labels: dict[str, str] = {}
+    taints: tuple[Taint, ...] = ()
+    unschedulable: bool = False
+    ready: bool = True
+    deleting: bool = False
+    created: int = 0

@@ -1,0 +1,78 @@
+"""What was decided: Decisions and the Plan, and what is granted by them.
+
+Made by `core.cycle` (or an outside planner), checked by `core.verify`, stored by the store port.
+"""
+
+from msgspec import Struct
+
+from fairlead.model.group import Reason
+
+
+class Placement(Struct, frozen=True, array_like=True):
+    """One pod on one node. `pod` is the pod's uid."""
+
+    pod: str
+    node: str
+
+
+class Start(Struct, frozen=True, tag="start", omit_defaults=True):
+    """Start these pods of the group now. `growth` is true for members that join a running group."""
+
+    group: str
+    placements: tuple[Placement, ...]
+    growth: bool = False
+
+
+class Reserve(Struct, frozen=True, tag="reserve", omit_defaults=True):
+    """Promise the group a start (milliseconds since the epoch); the node names are advisory."""
+
+    group: str
+    start: int
+    nodes: tuple[str, ...] = ()
+    reason: Reason = Reason()
+
+
+class Wait(Struct, frozen=True, tag="wait", omit_defaults=True):
+    """The group stays queued, for this reason."""
+
+    group: str
+    reason: Reason
+
+
+class Reject(Struct, frozen=True, tag="reject", omit_defaults=True):
+    """No nominal cluster could ever hold the group."""
+
+    group: str
+    reason: Reason
+
+
+Decision = Start | Reserve | Wait | Reject
+
+
+class Plan(Struct, frozen=True, omit_defaults=True):
+    """The decisions of one cycle, in queue order, and the snapshot version they rest on.
+
+    Waiting groups that the plan does not mention stand behind `head` (a group id, "" if none waits).
+    """
+
+    id: str
+    version: int
+    at: int
+    source: str
+    decisions: tuple[Decision, ...]
+    head: str = ""
+
+
+class Grant(Struct, frozen=True, omit_defaults=True):
+    """A durable intent: these pods shall be bound to these nodes. All-or-nothing.
+
+    `id` is `plan/group`; `epoch` is the leader's that wrote it.
+    """
+
+    id: str
+    plan: str
+    group: str
+    epoch: int
+    at: int
+    placements: tuple[Placement, ...]
+    growth: bool = False

@@ -1,0 +1,109 @@
+"""Pods as the engine sees them: identity, life and the Shape that matching works on.
+
+Made by `kube.translate`, by the simulator and by scenarios. A Shape is everything matching needs and
+nothing else, so that a thousand identical pods are one class; it is hashable and carries no identity.
+"""
+
+from enum import StrEnum
+
+from msgspec import Struct
+
+Amounts = tuple[tuple[str, int], ...]
+"""Resource amounts sorted by name, zero amounts left out: cpu in milli-cores, all else in whole units."""
+
+
+class PodPhase(StrEnum):
+    PENDING = "Pending"
+    RUNNING = "Running"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+    UNKNOWN = "Unknown"
+
+
+class Operator(StrEnum):
+    """Node selector operators (core/v1 NodeSelectorOperator)."""
+
+    IN = "In"
+    NOT_IN = "NotIn"
+    EXISTS = "Exists"
+    DOES_NOT_EXIST = "DoesNotExist"
+    GT = "Gt"
+    LT = "Lt"
+
+
+class Expression(Struct, frozen=True, order=True, omit_defaults=True):
+    """One requirement on a node label; `field` is true for matchFields (only metadata.name exists)."""
+
+    key: str
+    operator: Operator
+    values: tuple[str, ...] = ()
+    field: bool = False
+
+
+class Toleration(Struct, frozen=True, order=True, omit_defaults=True):
+    """core/v1 Toleration; an empty key with operator Exists tolerates everything, an empty effect all effects."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+
+class Shape(Struct, frozen=True, omit_defaults=True):
+    """What matching must know of a pod. Equal shapes are interchangeable for placing.
+
+    `requests` holds what the pod takes from a node, `pods: 1` and host ports (`port:TCP/8080: 1`)
+    included. `selector` is a conjunction; `affinity` a disjunction of conjunctions, empty when there
+    is none. `unsupported` names fields that Fairlead cannot honour yet: such a pod waits, it is never
+    placed wrongly.
+    """
+
+    requests: Amounts
+    selector: tuple[Expression, ...] = ()
+    affinity: tuple[tuple[Expression, ...], ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+    unsupported: tuple[str, ...] = ()
+
+
+class OwnerRef(Struct, frozen=True, omit_defaults=True):
+    """The controlling owner of an object."""
+
+    kind: str
+    name: str
+    uid: str
+
+
+class Pod(Struct, frozen=True, omit_defaults=True):
+    """A whole pod, never a difference.
+
+    `version` is the resourceVersion as an integer; `created` is milliseconds since the epoch, data of
+    the object and not a clock. `labels` are kept for grouping; `annotations` only where their key
+    starts with `fairlead.dev/`. `condition` is "status/reason" of PodScheduled, "" where absent.
+    `started` is true once any container has started. `revoked` is the id of a start that Fairlead has
+    revoked on this pod, "" if none.
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    version: int
+    shape: Shape
+    scheduler: str = "default-scheduler"
+    node: str = ""
+    phase: PodPhase = PodPhase.PENDING
+    created: int = 0
+    deleting: bool = False
+    gated: bool = False
+    priority: int = 0
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    owner: OwnerRef | None = None
+    condition: str = ""
+    started: bool = False
+    walltime: int = 0
+    """The pod's own activeDeadlineSeconds in milliseconds; 0 means none."""
+
+    @property
+    def ended(self) -> bool:
+        """True once the pod can never run (again): its node's capacity is free."""
+        return self.phase in (PodPhase.SUCCEEDED, PodPhase.FAILED)

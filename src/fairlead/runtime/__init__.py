@@ -1,0 +1,1 @@
+"""Runs an engine against ports: loop, planner, clock, recording, configuration, metrics."""
