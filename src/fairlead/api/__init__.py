@@ -1,0 +1,1 @@
+"""The HTTP server: queue, explain, nodes, health and metrics, read only."""

@@ -1,0 +1,1 @@
+"""The command line. With `fairlead.app` the only place that knows every package."""

@@ -1,0 +1,1 @@
+"""The Kubernetes port: list and watch become events, commands become API calls."""

@@ -1,0 +1,1 @@
+"""The database port: groups, grants, reservations, leadership; and its in-memory twin."""
