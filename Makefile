@@ -1,0 +1,116 @@
+# Entry points for people. `make help` lists them; CONTRIBUTING.md says more.
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+# Settings of `make demo` and `make bench`.
+NODES ?= 20
+KEEP ?=
+BENCH ?=
+
+# The first of these that is at least 3.11 makes the virtual environment; name another with PYTHON=...
+PYTHON ?= $(firstword $(foreach p,python3 python3.13 python3.12 python3.11 python3.14,\
+  $(shell $(p) -c 'import sys; sys.version_info >= (3, 11) and print("$(p)")' 2>/dev/null)) python3)
+PYTHON_MIN := (3, 11)
+GO_MIN := 1.26
+
+# What the control plane is found in before it is built; the same rule as src/fairlead/localcluster.
+CACHE := $(or $(FAIRLEAD_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/fairlead)
+
+# One thing after the other: lint stops a broken tree before the long tests, and pytest speaks last.
+.NOTPARALLEL:
+.DEFAULT_GOAL := help
+.PHONY: help install test lint types imports unit demo bench lock requirements format check-python check-go clean
+
+help: ## Show this list
+	@echo 'Usage: make TARGET [NAME=value]'
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | \
+	  while IFS='|' read -r target text; do printf '  %-14s %s\n' "$${target#  }" "$$text"; done
+
+install: $(STAMP) ## Install Fairlead and its tools into .venv (command: .venv/bin/fairlead)
+
+# The lock has every wheel with its hash; pip's own settings say where they come from.
+$(STAMP): requirements.lock pyproject.toml
+	@$(MAKE) --no-print-directory check-python
+	@test -x $(BIN)/python || { echo '== Creating $(VENV) with $(PYTHON)'; $(PYTHON) -m venv $(VENV); }
+	@echo '== Installing the locked libraries (about a minute the first time)'
+	@$(BIN)/python -m pip install --disable-pip-version-check --require-hashes -r requirements.lock
+	@echo '== Installing Fairlead itself'
+	@$(BIN)/python -m pip install --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+test: install check-go lint types imports ## Everything: linters, types, import rules, all tests
+	@echo '== Tests: unit, property, contract, end to end'
+	@$(BIN)/pytest
+
+lint: install ## ruff: rules and format
+	@echo '== Lint: ruff check, ruff format'
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+
+types: install ## pyright, strict, on src and bench
+	@echo '== Types: pyright'
+	@$(BIN)/pyright
+
+imports: install ## Import rules of pyproject.toml
+	@echo '== Import rules: import-linter'
+	@$(BIN)/lint-imports --no-logo
+
+unit: install ## Fast tests only: no control plane, nothing slow
+	@echo '== Tests: fast ones'
+	@$(BIN)/pytest -m 'not e2e and not slow'
+
+demo: install check-go ## The whole system on this machine (NODES=20, KEEP=1 leaves it running)
+	@$(BIN)/fairlead demo --nodes $(NODES) $(if $(filter-out 0 no,$(KEEP)),--keep)
+
+bench: install ## All benchmarks, or one with BENCH=name
+	@found=; for name in $(or $(BENCH),$(BENCHES)); do \
+	  found=1; echo "== Benchmark: $$name"; $(BIN)/python -m bench.$$name || exit 1; \
+	done; test -n "$$found" || echo 'There is no benchmark in bench/ yet.'
+
+# A benchmark is a file or a package in bench/ that can be run; the others there are its helpers.
+BENCHES = $(sort $(patsubst bench/%.py,%,$(shell grep -ls '^if __name__ == ' bench/*.py)) \
+  $(patsubst bench/%/__main__.py,%,$(wildcard bench/*/__main__.py)))
+
+requirements: install ## Bring docs/requirements.md up to date with the tests
+	@$(BIN)/python tests/requirements_table.py --write
+
+format: install ## Let ruff put everything into shape
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+# Runs uv from PATH, else from a throw-away environment. Versions that still fit are kept.
+lock: check-python ## Resolve requirements.lock anew after a change of dependencies
+	@set -e; uv=$$(command -v uv || true); \
+	if [ -z "$$uv" ]; then \
+	  folder=$$(mktemp -d); trap 'rm -rf "$$folder"' EXIT; \
+	  echo '== Fetching uv'; $(PYTHON) -m venv "$$folder"; \
+	  "$$folder/bin/python" -m pip install --quiet --disable-pip-version-check uv; uv="$$folder/bin/uv"; \
+	fi; \
+	echo '== Resolving'; \
+	"$$uv" pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	  --no-header --extra dev pyproject.toml -o requirements.lock; \
+	git --no-pager diff --stat -- requirements.lock
+
+check-python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < $(PYTHON_MIN))' 2>/dev/null || { \
+	  echo "Fairlead needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>&1 || true)."; \
+	  echo 'Install one (Debian: apt-get install python3 python3-venv) or name it: make PYTHON=/path/to/python3'; \
+	  exit 1; } >&2
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	  echo "'$(PYTHON)' cannot make virtual environments (Debian: apt-get install python3-venv)."; exit 1; } >&2
+	@test ! -x $(BIN)/python || $(BIN)/python -c 'import sys; sys.exit(sys.version_info < $(PYTHON_MIN))' || { \
+	  echo '$(VENV) was made with an older Python: remove it (rm -r $(VENV)) and run make again.'; exit 1; } >&2
+
+# Go builds the local control plane once; with binaries given or built before it is not needed.
+check-go:
+	@test -n '$(KUBEBUILDER_ASSETS)' || test -n "$$(find '$(CACHE)' -name kube-apiserver 2>/dev/null)" || { \
+	  version=$$(go env GOVERSION 2>/dev/null | sed 's/^go//'); \
+	  test "$$(printf '%s\n' $(GO_MIN) "$$version" | sort -V | head -n 1)" = $(GO_MIN) && exit 0; \
+	  echo "The local control plane is built once with Go $(GO_MIN) or newer; found: $${version:-none}."; \
+	  echo 'Install Go from your system or https://go.dev/dl, or set KUBEBUILDER_ASSETS to a folder with etcd,'; \
+	  echo 'kube-apiserver, kube-controller-manager and kwok.'; exit 1; } >&2
+
+clean: ## Remove caches and build output (keeps .venv)
+	@rm -rf build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
