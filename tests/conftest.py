@@ -1,0 +1,43 @@
+"""What all tests share: hypothesis profiles and the oracle data."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+# The same examples every time: a red run must be red again for whoever looks into it. New seeds are
+# for `FAIRLEAD_HYPOTHESIS=explore` (or `long`), whose failures become ordinary examples.
+settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)
+settings.register_profile("explore", deadline=None, print_blob=True)
+settings.register_profile("long", deadline=None, print_blob=True, max_examples=2000)
+settings.load_profile(os.environ.get("FAIRLEAD_HYPOTHESIS", "ci"))
+
+
+def _required() -> bool:
+    return os.environ.get("FAIRLEAD_REQUIRE_DATA", "") not in ("", "0")
+
+
+@pytest.fixture
+def oracle_data(request: pytest.FixtureRequest) -> Callable[[str], Path]:
+    """Gives the path of a file or folder below $FAIRLEAD_TEST_DATA, for example `swf/tiny.jsonl`.
+
+    The data may not be released with the project, so most machines have none: the test is then skipped
+    and named. With FAIRLEAD_REQUIRE_DATA=1 that is a failure, so that a run meant to be complete is.
+    """
+
+    def find(name: str) -> Path:
+        folder = os.environ.get("FAIRLEAD_TEST_DATA", "")
+        if not folder:
+            text = f"{request.node.name} needs {name} below $FAIRLEAD_TEST_DATA, which is not set"
+            if _required():
+                pytest.fail(text, pytrace=False)
+            pytest.skip(text)
+        path = Path(folder).expanduser().absolute() / name
+        if not path.exists():
+            # A wrong path is a mistake of the caller's, never a reason to skip.
+            pytest.fail(f"{request.node.name} needs {path}, which does not exist", pytrace=False)
+        return path
+
+    return find
