@@ -1,0 +1,286 @@
+"""The database port on a real PostgreSQL: embedded in the data folder, or the user's by URL.
+
+Composed by `fairlead.app`, driven by `runtime.loop`. `perform` only queues; one writer task sends
+transactions: a plan at once, everything else behind. The store being away never ends anything: it is told
+(StoreLost), what is to be written is kept, and a transaction of unknown fate is repeated, which its plan's
+id makes harmless.
+Must not decide anything about groups.
+"""
+
+import asyncio
+import contextlib
+import os
+import secrets
+import time
+from collections.abc import AsyncGenerator, Callable, Sequence
+from pathlib import Path
+
+import psycopg
+import structlog
+
+from fairlead.model.command import Command, RecordAllocations
+from fairlead.model.event import (
+    AllocationsRecorded,
+    AllocationsRefused,
+    Event,
+    StoreLost,
+    StoreReady,
+    Synced,
+)
+from fairlead.model.plan import Reserve
+from fairlead.runtime.port import Inbox
+from fairlead.store import batch as batches
+from fairlead.store.embedded import EmbeddedServer
+from fairlead.store.errors import FencedError, StoreError
+from fairlead.store.schema import Connection
+from fairlead.store.session import Session, connect, open_session
+
+_log = structlog.get_logger("store")
+_PAUSES = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
+_HOUSEKEEPING = 600.0
+_FAULTS = (psycopg.Error, StoreError, OSError)
+
+
+def _wall_clock() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class PostgresStore:
+    """Give `data` for the embedded server or `url` for your own; `url` wins. Times in milliseconds."""
+
+    handles = batches.HANDLES
+
+    def __init__(
+        self,
+        *,
+        data: Path | None = None,
+        url: str = "",
+        request_timeout: int = 10_000,
+        retention: int = 7 * 24 * 3600 * 1000,
+        flush_every: int = 100,
+        now: Callable[[], int] = _wall_clock,
+    ) -> None:
+        if not url and data is None:
+            raise ValueError("a data folder or a database URL is needed")
+        self.server = None if url or data is None else EmbeddedServer(data)
+        self.epoch = 0
+        self.statements = 0
+        """Statements sent by the writer so far, BEGIN and COMMIT included."""
+        self.transactions = 0
+        self.error = "not connected yet"
+        """Why the store is not ready right now, "" when it is."""
+        self._url = url
+        self._request_timeout = request_timeout
+        self._retention = retention
+        self._pause = flush_every / 1000
+        self._now = now
+        self._me = f"fairlead {os.getpid()} {secrets.token_hex(4)}"
+        self._buffer = batches.Buffer()
+        self._wake = asyncio.Event()
+        self._urgent = asyncio.Event()
+        self._written: tuple[Reserve, ...] | None = None
+        self._session: Session | None = None
+        self._inbox: Inbox | None = None
+        self._fenced = False
+        self._told = False
+        self._synced = False
+        self._closing = False
+        self._running: asyncio.Task[None] | None = None
+        self._housekeeping_at = 0.0
+
+    @property
+    def url(self) -> str:
+        """What libpq connects to."""
+        return self.server.url if self.server is not None else self._url
+
+    def check(self) -> None:
+        """Raises StoreError for what will never come right by itself: a data folder that cannot serve."""
+        if self.server is not None:
+            self.server.check()
+
+    def perform(self, commands: Sequence[Command]) -> None:
+        """Queue; a plan goes out at once, all else within `flush_every`."""
+        for command in commands:
+            if self._fenced and isinstance(command, RecordAllocations):
+                self._emit(AllocationsRefused(command.plan, self.error))
+                continue
+            self._buffer.add(command)
+            if isinstance(command, RecordAllocations):
+                self._urgent.set()
+        self._wake.set()
+
+    async def run(self, inbox: Inbox) -> None:
+        """Connect, write, and connect again, until cancelled or closed."""
+        self._inbox = inbox
+        self._running = asyncio.create_task(self._live(), name="store")
+        try:
+            await asyncio.wait({self._running})
+        finally:
+            self._running.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.shield(asyncio.wait({self._running}))
+        if not self._closing and not self._running.cancelled():
+            self._running.result()
+
+    async def close(self) -> None:
+        """Write what is buffered (for a few seconds at most), disconnect, end the server if it is ours."""
+        self._closing = True
+        if self._running is not None:
+            self._running.cancel()
+            await asyncio.wait({self._running}, timeout=10)
+        for plan in list(self._buffer.plans.values()):
+            self._buffer.drop_plan(plan)  # nobody is left to act on it
+        if self._session is not None:
+            with contextlib.suppress(*_FAULTS, FencedError, TimeoutError):
+                async with asyncio.timeout(5):
+                    while self._buffer:
+                        await self._write(self._session)
+            await self._session.close()
+            self._session = None
+        if self._buffer:
+            _log.warning("not written before the end", groups=len(self._buffer.groups))
+        if self.server is not None:
+            await asyncio.to_thread(self.server.stop)
+
+    @contextlib.asynccontextmanager
+    async def reading(self) -> AsyncGenerator[Connection]:
+        """A connection for `store.reader`, apart from the writer's. Raises StoreError or psycopg.Error."""
+        conn = await connect(self.url, "fairlead reader")
+        try:
+            yield conn
+        finally:
+            await conn.close()
+
+    async def _live(self) -> None:
+        """The life of the port: one session after the other."""
+        attempt = 0
+        while not self._fenced:
+            try:
+                self._session = session = await self._connect()
+                attempt = 0
+                await self._serve(session)
+            except FencedError as error:
+                await self._give_up(error)
+            except _FAULTS as error:
+                self._lost(_sentence(error))
+            finally:
+                await self._disconnect_unless_closing()
+            await asyncio.sleep(_PAUSES[min(attempt, len(_PAUSES) - 1)])
+            attempt += 1
+        await asyncio.Event().wait()  # a port ends when it is told to
+
+    async def _disconnect_unless_closing(self) -> None:
+        if self._session is not None and not self._cancelled():
+            session, self._session = self._session, None
+            await session.close()
+
+    def _cancelled(self) -> bool:
+        """Being cancelled: `close` will want the connections for its last writes."""
+        task = asyncio.current_task()
+        return task is not None and task.cancelling() > 0
+
+    async def _connect(self) -> Session:
+        """A session that leads; everything the engine must know is emitted before it returns."""
+        if self.server is not None:
+            await asyncio.to_thread(self.server.ensure)
+        session = await open_session(self.url, self._me)
+        try:
+            await session.lead(self.epoch, self._now())
+            restored: list[Event] = []
+            if not self._synced:
+                restored = await session.restore(self._now() + self._request_timeout)
+        except BaseException:
+            await session.close()
+            raise
+        self.epoch, self.error, self._told = session.epoch, "", False
+        last = [Synced("store")] if not self._synced else []
+        self._synced = True
+        _log.info("store ready", epoch=self.epoch, restored=len(restored))
+        self._emit(*restored, StoreReady(self.epoch), *last)
+        return session
+
+    async def _serve(self, session: Session) -> None:
+        """Write until the server goes away. A transaction on its way then gets a moment to learn its fate."""
+        watch = asyncio.create_task(session.watch(), name="store watch")
+        write = asyncio.create_task(self._write_all(session), name="store writer")
+        try:
+            await asyncio.wait({watch, write}, return_when=asyncio.FIRST_COMPLETED)
+            if not write.done():
+                await asyncio.wait({write}, timeout=0.5)
+        finally:
+            for task in (write, watch):
+                task.cancel()
+            await asyncio.wait({watch, write})
+        for task in (write, watch):
+            if not task.cancelled():
+                task.result()
+
+    async def _write_all(self, session: Session) -> None:
+        while True:
+            if not self._buffer:
+                self._wake.clear()
+                await self._wake.wait()
+            if not self._buffer.plans:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(self._pause):
+                        await self._urgent.wait()
+            self._urgent.clear()
+            await self._write(session)
+            await self._keep_house(session)
+
+    async def _write(self, session: Session) -> None:
+        """One transaction with all that must be written now. On any failure everything is buffered again."""
+        for plan in list(self._buffer.plans.values()):
+            if plan.epoch != session.epoch:
+                self._buffer.drop_plan(plan)
+                self._emit(AllocationsRefused(plan.plan, f"fenced: epoch {plan.epoch}, not {session.epoch}"))
+        batch = self._buffer.take(self._written)
+        todo = batches.statements(batch, session.epoch, self._now())
+        try:
+            await batches.write(session.writer, todo)
+        except BaseException:
+            self._buffer.give_back(batch)
+            self._written = None  # of unknown fate, like the rest
+            raise
+        self.statements += len(todo) + 2
+        self.transactions += 1
+        if batch.reservations is not None:
+            self._written = batch.reservations
+        if batch.plans:
+            self._emit(*(AllocationsRecorded(plan.plan) for plan in batch.plans))
+
+    async def _keep_house(self, session: Session) -> None:
+        if time.monotonic() >= self._housekeeping_at and not self._buffer.plans:
+            self._housekeeping_at = time.monotonic() + _HOUSEKEEPING
+            await session.forget(self._now() - self._retention)
+
+    async def _give_up(self, error: FencedError) -> None:
+        """A newer leader owns the store. A pending plan that did get through is the newer one's to adopt."""
+        self._fenced = True
+        recorded: set[str] = set()
+        plans = list(self._buffer.plans)
+        if plans and self._session is not None:
+            try:
+                recorded = await self._session.recorded(plans)
+            except _FAULTS:
+                recorded = set(plans)  # not certainly absent, so not refused
+        self._buffer = batches.Buffer()
+        self._lost(str(error))
+        self._emit(*(AllocationsRefused(plan, str(error)) for plan in plans if plan not in recorded))
+
+    def _lost(self, error: str) -> None:
+        """Told once per outage; later reasons are logged, and kept for `error`."""
+        if error != self.error:
+            _log.warning("store lost", error=error)
+        self.error = error
+        if not self._told or self._fenced:
+            self._told = True
+            self._emit(StoreLost(error))
+
+    def _emit(self, *events: Event) -> None:
+        if self._inbox is not None and events:
+            self._inbox.put(events)
+
+
+def _sentence(error: BaseException) -> str:
+    return " ".join(str(error).split()) or type(error).__name__

@@ -1,0 +1,127 @@
+"""One connected life of the writer: two connections, the writer's lock, leadership, what is restored.
+
+Made by `store.postgres` at each (re)connect and thrown away at the first error. The guard connection holds
+the advisory lock and listens, so that a server that dies is noticed at once even when nothing is written.
+Must not emit events; it returns them.
+"""
+
+import asyncio
+import contextlib
+import os
+import socket
+
+import psycopg
+import structlog
+from psycopg.conninfo import make_conninfo
+
+from fairlead.model.event import Event, GrantRestored, GroupRestored
+from fairlead.store import rows, schema
+from fairlead.store.errors import FencedError, StoreError
+from fairlead.store.schema import Connection
+from fairlead.store.sql import SQL
+
+_log = structlog.get_logger("store.session")
+_TIMEOUTS = {
+    "connect_timeout": 5,
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 10_000,
+}
+"""A server that vanished without a word is given up after about ten seconds."""
+
+
+async def connect(url: str, name: str) -> Connection:
+    """A connection in autocommit whose names resolve in Fairlead's schema. Raises StoreError on a bad URL."""
+    try:
+        conninfo = make_conninfo(url, application_name=name, **_TIMEOUTS)
+    except psycopg.ProgrammingError as error:
+        raise StoreError(f"the database URL cannot be read: {error}".strip()) from error
+    conn = await psycopg.AsyncConnection.connect(conninfo, autocommit=True)
+    try:
+        await conn.execute(SQL["set_up_session"])
+    except BaseException:
+        await conn.close()
+        raise
+    return conn
+
+
+class Session:
+    """`guard` holds the lock and watches, `writer` writes. `epoch` is what this process leads with."""
+
+    def __init__(self, guard: Connection, writer: Connection) -> None:
+        self.guard = guard
+        self.writer = writer
+        self.epoch = 0
+
+    async def lead(self, epoch: int, now: int) -> None:
+        """Become leader (`epoch` 0) or make sure that we still are. Raises FencedError."""
+        if epoch == 0:
+            holder = f"{socket.gethostname()} process {os.getpid()}"
+            answer = await self.writer.execute(SQL["take_leadership"], {"holder": holder, "now": now})
+        else:
+            answer = await self.writer.execute(SQL["epoch"])
+        row = await answer.fetchone()
+        found = int(row[0]) if row else 0
+        if epoch not in (0, found):
+            raise FencedError(found)
+        self.epoch = found
+
+    async def restore(self, not_before: int) -> list[Event]:
+        """All groups that have not ended, the newest ended one per label, then the open grants; in order."""
+        found = await (await self.writer.execute(SQL["restore_groups"])).fetchall()
+        open_grants = await (await self.writer.execute(SQL["restore_grants"])).fetchall()
+        events: list[Event] = [GroupRestored(record) for record in rows.groups(found)]
+        events += [GrantRestored(rows.grant(row), not_before) for row in open_grants]
+        return events
+
+    async def recorded(self, plans: list[str]) -> set[str]:
+        """Which of these plans are durable."""
+        answer = await self.writer.execute(
+            SQL["plans_recorded"], {"ids": [rows.clean(plan) for plan in plans]}
+        )
+        return {row[0] for row in await answer.fetchall()}
+
+    async def forget(self, before: int) -> None:
+        """Delete what ended before that time, and the plans that nothing refers to any more."""
+        async with self.writer.transaction():
+            await self.writer.execute(SQL["forget_groups"], {"before": before})
+            await self.writer.execute(SQL["forget_plans"], {"before": before})
+
+    async def watch(self) -> None:
+        """Returns only by an exception: the server went away."""
+        async for _ in self.guard.notifies():
+            pass  # nobody notifies yet; waiting is how a closed socket is seen
+
+    async def close(self) -> None:
+        for conn in (self.writer, self.guard):
+            with contextlib.suppress(psycopg.Error, OSError):
+                await conn.close()
+
+
+async def open_session(url: str, me: str) -> Session:
+    """Connected, alone, and at the known schema. Raises StoreError or psycopg.Error."""
+    guard = await connect(url, me)
+    try:
+        await _be_alone(guard, me)
+        await schema.migrate(guard)
+        return Session(guard, await connect(url, me))
+    except BaseException:
+        await guard.close()
+        raise
+
+
+async def _be_alone(guard: Connection, me: str) -> None:
+    """Our own dead connections may still hold the lock, or even be about to commit: end them first."""
+    await guard.execute(SQL["end_own_leftovers"], {"me": me})
+    for pause in (0.05, 0.2, 0):
+        row = await (await guard.execute(SQL["try_lock_writer"])).fetchone()
+        if row and row[0]:
+            return
+        await asyncio.sleep(pause)
+    row = await (await guard.execute(SQL["writer_of_lock"])).fetchone()
+    holder = row[0] if row else ""
+    raise StoreError(
+        f"another scheduler writes to the database {guard.info.dbname} ({holder or 'unknown'}): stop it, or "
+        "give this one another database; waiting"
+    )
