@@ -30,9 +30,10 @@ def python_files(*folders: str) -> Iterator[tuple[str, str]]:
 
 def tracked_files() -> Iterator[tuple[str, str]]:
     """(path from the root, text) of every text file that the repository would publish."""
-    names = subprocess.run(
-        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout.split("\0")
+    # CI often checks out as another user than the one who runs; git then refuses unless told.
+    command = ["git", "-c", "safe.directory=*", "ls-files", "-z"]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    names = run.stdout.split("\0")
     for name in sorted(filter(None, names)):
         path = ROOT / name
         if not path.is_file():
@@ -205,6 +206,19 @@ def home_paths(text: str) -> list[str]:
 def foreign_locks(names: Iterable[str]) -> list[str]:
     """Lock files that record hosts; requirements.lock is the only one."""
     return [f"1: {name}" for name in names if name.rpartition("/")[2] in FOREIGN_LOCKS]
+
+
+def not_locked(wanted: Iterable[str], lock: str) -> list[str]:
+    """Dependencies of pyproject.toml that the lock file has no version of."""
+    locked = {
+        _package(line) for line in lock.splitlines() if "==" in line and not line.startswith((" ", "#"))
+    }
+    return [f"1: {name}" for name in wanted if _package(name) not in locked]
+
+
+def _package(requirement: str) -> str:
+    name = re.split(r"[\[<>=!~; ]", requirement.strip(), maxsplit=1)[0]
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def _lines(pattern: re.Pattern[str], text: str) -> list[str]:

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -70,6 +71,13 @@ def test_no_left_overs():
 
 def test_no_lock_but_ours():
     assert tidy.foreign_locks(path for path, _ in tidy.tracked_files()) == []
+
+
+def test_lock_has_every_dependency():
+    project = tomllib.loads((tidy.ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    lock = (tidy.ROOT / "requirements.lock").read_text(encoding="utf-8")
+    wanted = [*project["dependencies"], *project["optional-dependencies"]["dev"]]
+    assert tidy.not_locked(wanted, lock) == [], "run `make lock`"
 
 
 def test_no_orphan_modules():
@@ -190,6 +198,7 @@ BAD = [
     (tidy.home_paths, "see /hom" + "e/someone/notes\n"),
     (lambda text: tidy.foreign_locks(text.split()), "src/a.py uv.lock"),
     (lambda text: tidy.foreign_locks(text.split()), "web/package-lock.json"),
+    (lambda text: tidy.not_locked(["numpy", "typer>=1"], text), "numpy==2.4.6 \\\n    # via typer\n"),
     (lambda text: tidy.orphans({"fairlead.a": text, "fairlead.b": ""}, ""), "import fairlead.b"),
 ]
 
