@@ -1,1 +1,8 @@
-"""Reconcilers: (state, now) -> commands, without memory of their own. Imported by `runtime`; no I/O."""
+"""Reconcilers: (state, touched groups) -> commands, without memory of their own. No I/O."""
+
+from fairlead.control.binds import release
+from fairlead.control.ladder import climb
+from fairlead.core.engine import Reconciler
+
+RECONCILERS: tuple[Reconciler, ...] = (climb, release)
+"""In the order the engine runs them: failed starts are dealt with before binds go out."""

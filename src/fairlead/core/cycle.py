@@ -1,0 +1,99 @@
+"""One cycle: the queue in order, each group placed, told to wait, or rejected.
+
+`plan` is a generator that yields between groups, so that `runtime.planner` can run it in slices of a
+few milliseconds between I/O; its return value is the Plan. It sees a Snapshot and nothing else.
+"""
+
+from collections.abc import Generator
+
+from fairlead.core.explain import blocked, unsatisfiable
+from fairlead.core.match import Matcher
+from fairlead.core.snapshot import Draft, Request, Snapshot
+from fairlead.model.group import Reason, Why
+from fairlead.model.plan import Decision, Plan, Reject, Start, Wait
+
+
+class Cycle:
+    """The work of one plan; a class only to give its steps names."""
+
+    def __init__(self, snapshot: Snapshot, source: str) -> None:
+        self.snapshot, self.source = snapshot, source
+        self.draft = Draft(snapshot)
+        self.matcher = Matcher(self.draft, snapshot.settings.match)
+        self.decisions: list[Decision] = []
+        self.head = ""
+        self._possible: dict[object, str] = {}
+
+    def run(self) -> Generator[None, None, Plan]:
+        for request in self.snapshot.waiting:
+            yield
+            self._decide(request)
+            if self.head:  # fcfs: nobody overtakes the head
+                break
+        yield from self._call_impossible()
+        return self._plan()
+
+    def _decide(self, request: Request) -> None:
+        placements = self.matcher.place(request)
+        if placements is not None:
+            self.decisions.append(Start(request.group, placements, request.growth))
+            return
+        verdict = self._refuse(request)
+        self.decisions.append(verdict)
+        if isinstance(verdict, Wait) and verdict.reason.why is not Why.NODES_DOWN:
+            self.head = request.group
+
+    def _refuse(self, request: Request) -> Wait | Reject:
+        """Why it cannot start now: never, not while nodes are down, or not until something ends."""
+        never = self._never(request)
+        if never and not request.growth:
+            return Reject(request.group, Reason(Why.UNSATISFIABLE, never))
+        down = never or unsatisfiable(self.snapshot, request, present=True)
+        if down:  # outside the policy's depth: it does not hold up anybody
+            return Wait(
+                request.group, Reason(Why.NODES_DOWN, f"waits for nodes that are not there now: {down}")
+            )
+        return Wait(request.group, Reason(Why.RESOURCES, blocked(self.snapshot, self.draft.free, request)))
+
+    def _never(self, request: Request) -> str:
+        key = tuple((id(task.shape), len(task.uids)) for task in request.tasks)
+        verdict = self._possible.get(key)
+        if verdict is None:
+            verdict = self._possible[key] = unsatisfiable(self.snapshot, request)
+        return verdict
+
+    def _call_impossible(self) -> Generator[None, None, None]:
+        """Groups behind the head that arrived since the last plan: an impossible one is told at once."""
+        decided = {decision.group: None for decision in self.decisions}
+        for request in self.snapshot.unchecked:
+            if request.group not in decided:
+                yield
+                never = self._never(request)
+                if never:
+                    self.decisions.append(Reject(request.group, Reason(Why.UNSATISFIABLE, never)))
+
+    def _plan(self) -> Plan:
+        s = self.snapshot
+        return Plan(
+            id=f"{s.epoch}-{s.version}",
+            version=s.version,
+            at=s.now,
+            source=self.source,
+            decisions=tuple(self.decisions),
+            head=self.head,
+        )
+
+
+def plan(snapshot: Snapshot, source: str = "fairlead") -> Generator[None, None, Plan]:
+    """Decide for the groups in queue order until the policy says that nobody may overtake."""
+    return Cycle(snapshot, source).run()
+
+
+def plan_now(snapshot: Snapshot) -> Plan:
+    """The same plan in one go, for simulation and replay."""
+    steps = plan(snapshot)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value

@@ -1,0 +1,152 @@
+"""The engine: one deterministic state machine without I/O, `learn(events) -> commands`.
+
+Driven by `runtime.loop` (live), `sim.world` (simulated) and `runtime.record` (replay). The same events
+under the same settings give the same commands to the bit. Reconcilers are passed in, so that this
+package does not know `control`.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
+
+from fairlead.core.groups import forget, refresh, sequence
+from fairlead.core.reduce import reduce
+from fairlead.core.snapshot import Request, Snapshot, take
+from fairlead.core.state import IDLE, Group, State
+from fairlead.core.verify import verify
+from fairlead.model.command import Command, Propose, RecordAllocations, SaveGroups, SettleGrants, WakeAt
+from fairlead.model.event import Event, PlanProposed
+from fairlead.model.group import GroupRecord
+from fairlead.model.plan import Plan
+from fairlead.model.settings import Settings
+
+Reconciler = Callable[[State, Sequence[Group]], list[Command]]
+"""(state, groups touched in this batch) -> commands. May change the state only by `core.groups.move`
+and `State.drop_intent`."""
+
+
+class Engine:
+    """State plus the one door into it."""
+
+    def __init__(self, settings: Settings, reconcilers: Sequence[Reconciler] = ()) -> None:
+        self.state = State(settings)
+        self.reconcilers = tuple(reconcilers)
+        self.last_stale = ""
+        """Why the last plan was cut short; "" if it was not."""
+        self._checking: tuple[str, ...] = ()
+        self._last_propose = 0
+        self._wake_at = 0
+        self._touched: dict[str, None] = {}
+
+    def learn(self, events: Sequence[Event]) -> list[Command]:
+        """Take in what happened, in order, and answer with what is to be done."""
+        state = self.state
+        state.version += 1
+        self._touched = {}
+        commands: list[Command] = []
+        for event in events:
+            if isinstance(event, PlanProposed):
+                self._settle()
+                commands += self._accept(event.plan)
+            else:
+                reduce(state, event)
+        for gid in state.due():
+            state.touch(gid)
+        self._settle()
+        for reconcile in self.reconcilers:
+            commands += reconcile(state, self._groups(self._touched))
+            self._settle()
+        commands += self._saves()
+        commands += self._propose()
+        commands += self._wake()
+        return commands
+
+    # -- inside --------------------------------------------------------------------------------------
+
+    def _groups(self, ids: Iterable[str]) -> list[Group]:
+        return [self.state.groups[gid] for gid in ids if gid in self.state.groups]
+
+    def _settle(self) -> None:
+        """Look at every touched group again, until nothing is touched any more."""
+        state = self.state
+        if not state.synced:  # half a picture: a group might seem to have ended
+            return
+        sequence(state)
+        while state.touched:
+            touched, state.touched = state.touched, {}
+            self._touched.update(touched)
+            for group in self._groups(touched):
+                refresh(state, group)
+
+    def _accept(self, plan: Plan) -> list[Command]:
+        """An answer to Propose (or an outside plan): what still holds is granted and made durable first."""
+        state = self.state
+        if plan.version == state.planning:
+            state.planning = IDLE
+            for gid in self._checking:
+                state.unchecked.pop(gid, None)
+            self._checking = ()
+        if not state.ready:
+            state.dirty = True
+            return []
+        verdict = verify(state, plan)
+        self.last_stale = verdict.stale
+        if state.planning == IDLE:
+            state.arrivals = []
+        self._settle()
+        if not verdict.grants:
+            return []
+        state.recording[plan.id] = tuple(grant.id for grant in verdict.grants)
+        groups = self._groups(dict.fromkeys(grant.group for grant in verdict.grants))
+        records = tuple(group.record() for group in groups)
+        for group, record in zip(groups, records, strict=True):
+            group.saved = record
+        return [RecordAllocations(plan.id, state.epoch, state.now, verdict.grants, (), records)]
+
+    def _propose(self) -> list[Command]:
+        """A cycle is due: something changed, all is known, no plan is in the making, the pace allows it."""
+        state = self.state
+        if not (state.dirty and state.ready and state.planning == IDLE and state.waiting):
+            return []
+        due = self._last_propose + state.settings.pace
+        if state.now < due:
+            if not 0 < state.next_wake() <= due:
+                state.wake(due, "")
+            return []
+        state.dirty = False
+        state.planning, self._last_propose = state.version, state.now
+        state.arrivals = []
+        return [Propose(state.version, self._snapshot())]
+
+    def _snapshot(self) -> Snapshot:
+        state = self.state
+        waiting: list[Request] = [request for requests in state.waiting.values() for request in requests]
+        waiting.sort(key=attrgetter("order"))
+        self._checking = tuple(state.unchecked)
+        unchecked = tuple(state.waiting[gid][0] for gid in self._checking if gid in state.waiting)
+        return take(
+            state.inventory, tuple(waiting), unchecked, state.version, state.epoch, state.now, state.settings
+        )
+
+    def _saves(self) -> list[Command]:
+        """Records of groups that look different from what the store was last given; settled grants."""
+        state = self.state
+        changed: list[GroupRecord] = []
+        if state.synced:
+            for group in self._groups(self._touched):
+                record = group.record()
+                if record != group.saved:
+                    group.saved = record
+                    changed.append(record)
+                forget(state, group)
+        commands: list[Command] = [SaveGroups(tuple(changed))] if changed else []
+        if state.settled:
+            commands.append(SettleGrants(tuple(state.settled)))
+            state.settled = []
+        return commands
+
+    def _wake(self) -> list[Command]:
+        at = self.state.next_wake()
+        if at == 0 or at == self._wake_at:
+            return []
+        self._wake_at = at
+        return [WakeAt(at)]

@@ -1,0 +1,105 @@
+"""Why a request cannot be placed, in words: never, or not now. Sound bounds only.
+
+Called by `core.cycle` for groups that were not placed, and once for every group that arrives. A Reject
+may only rest on `unsatisfiable`, which never calls possible what is not, nor the reverse: it compares
+whole nodes' capacities with what is asked, task by task and in sum.
+"""
+
+import numpy as np
+
+from fairlead.core.inventory import Ints, Vector
+from fairlead.core.labels import Mask, constraints
+from fairlead.core.snapshot import Request, Snapshot, Task
+from fairlead.model import quantity
+from fairlead.model.pod import Amounts, Shape
+
+
+def unsatisfiable(snapshot: Snapshot, request: Request, present: bool = False) -> str:
+    """Why empty nodes could not hold the request; "" if they might.
+
+    `present` asks about the nodes that may be used now; otherwise about all that are nominally there,
+    be they gone, cordoned or not ready.
+    """
+    whole = snapshot.capacity
+    total = np.zeros(len(whole), dtype=np.int64)
+    union = np.zeros(whole.shape[1], dtype=bool)
+    for task in request.tasks:
+        mask = _mask(snapshot, task.shape, present)
+        vector = snapshot.vectors[task.shape.requests]
+        if int(counts(whole, vector)[mask].sum()) < len(task.uids):
+            return _too_large(snapshot, task, mask, vector)
+        total[vector.rows] += vector.amounts * len(task.uids)
+        union |= mask
+    short = np.flatnonzero(whole[:, union].sum(axis=1) < total)
+    if len(short):
+        name = list(snapshot.resources)[int(short[0])]
+        have = int(whole[short[0], union].sum())
+        need = quantity.show(name, int(total[short[0]]))
+        return f"needs {name}={need} in all, the nodes have {quantity.show(name, have)}"
+    return ""
+
+
+def counts(free: Ints, vector: Vector) -> Ints:
+    """[node] how often the request fits."""
+    result = np.full(free.shape[1], 1 << 40, dtype=np.int64)
+    for resource, amount in zip(vector.rows, vector.amounts, strict=True):
+        np.minimum(result, free[resource] // amount, out=result)
+    return np.maximum(result, 0)
+
+
+def blocked(snapshot: Snapshot, free: Ints, request: Request) -> str:
+    """What the request is short of, for the task that is worst off, when this much is free."""
+    worst: tuple[int, str] | None = None
+    for task in request.tasks:
+        mask = _mask(snapshot, task.shape, present=True)
+        vector = snapshot.vectors[task.shape.requests]
+        room = int(counts(free, vector)[mask].sum())
+        lack = max(len(task.uids) - room, 0)
+        if worst is None or lack > worst[0]:
+            scarce = _scarce(snapshot, vector, free[:, mask])
+            text = f"needs {describe(task)}, room for {min(room, len(task.uids))} now (short of {scarce})"
+            worst = (lack, text)
+    return worst[1] if worst else ""
+
+
+def describe(task: Task) -> str:
+    """What people call the request: "4 × cpu=8 memory=1Gi"."""
+    return f"{len(task.uids)} × {amounts_text(task.shape.requests)}"
+
+
+def amounts_text(amounts: Amounts) -> str:
+    shown = [(n, a) for n, a in amounts if n != "pods"] or list(amounts)
+    return " ".join(f"{name}={quantity.show(name, amount)}" for name, amount in shown)
+
+
+def _mask(snapshot: Snapshot, shape: Shape, present: bool) -> Mask:
+    limits = constraints(shape)
+    return snapshot.classes.now(limits) if present else snapshot.classes.nominal(limits)
+
+
+def _scarce(snapshot: Snapshot, vector: Vector, free: Ints) -> str:
+    """The resource that alone allows the fewest copies."""
+    names = list(snapshot.resources)
+    room = [
+        (int(np.maximum(free[resource] // amount, 0).sum()), names[int(resource)])
+        for resource, amount in zip(vector.rows, vector.amounts, strict=True)
+    ]
+    return min(room)[1] if room else "nothing"
+
+
+def _too_large(snapshot: Snapshot, task: Task, mask: Mask, vector: Vector) -> str:
+    need = f"needs {describe(task)}"
+    if not mask.any():
+        return f"{need}, no node matches its nodeSelector, affinity and tolerations"
+    capacity = snapshot.capacity[:, mask]
+    names = list(snapshot.resources)
+    room = int(counts(capacity, vector).sum())
+    if room:
+        scarce = _scarce(snapshot, vector, capacity)
+        return f"{need}, {int(mask.sum())} matching nodes hold {room} at most (short of {scarce})"
+    for resource, amount in zip(vector.rows, vector.amounts, strict=True):
+        largest = int(capacity[resource].max())
+        if largest < amount:
+            name = names[int(resource)]
+            return f"{need}, the largest matching node has {name}={quantity.show(name, largest)}"
+    return f"{need}, no matching node has all of it"

@@ -1,0 +1,180 @@
+"""Which group a pod belongs to and what that group asks for, read from labels, annotations and owners.
+
+Pure functions, called by `core.reduce` (key of a pod) and `core.groups` (demands of a group). Order of
+sources (design.md §8): labels, then the Job, else the pod alone. Nothing here decides when to start.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from fairlead.core import durations
+from fairlead.model.group import Reason, Why
+from fairlead.model.owner import Owner
+from fairlead.model.pod import Pod
+
+GROUP = "fairlead.dev/group"
+GROUP_SIZE = "fairlead.dev/group-size"
+_POD_GROUP = "scheduling.x-k8s.io/pod-group"
+_NAMES = (
+    (GROUP, GROUP_SIZE),
+    ("fluxnetes.group-name", "fluxnetes.group-size"),
+    (_POD_GROUP, "fluence.group-size"),
+)
+QUEUE = "fairlead.dev/queue"
+DURATION = "fairlead.dev/duration"
+BEGIN_TIME = "fairlead.dev/begin-time"
+REQUIRED_TOPOLOGY = "fairlead.dev/required-topology"
+PREFERRED_TOPOLOGY = "fairlead.dev/preferred-topology"
+EXCLUSIVE = "fairlead.dev/exclusive"
+
+
+class Key(NamedTuple):
+    """What identifies a group: `text` is `label:NS/NAME`, `job:UID` or `pod:UID`; `source` its first word."""
+
+    text: str
+    source: str
+    name: str
+
+
+class Demand(NamedTuple):
+    """What a group asks for, or why it cannot be read. Times in milliseconds; 0 = none."""
+
+    size: int
+    queue: str
+    duration: int
+    begin: int
+    hold: Reason | None
+
+
+def key_of(pod: Pod) -> Key:
+    """The group of a pod, by its labels, else its Job, else alone."""
+    for name_label, _ in _NAMES:
+        name = pod.labels.get(name_label)
+        if name:
+            return Key(f"label:{pod.namespace}/{name}", "label", name)
+    if pod.owner is not None and pod.owner.kind == "Job":
+        return Key(f"job:{pod.owner.uid}", "job", pod.owner.name)
+    return Key(f"pod:{pod.uid}", "pod", pod.name)
+
+
+def demand(source: str, members: Sequence[Pod], owners: Sequence[Owner], missing_owner: bool) -> Demand:
+    """Read size, walltime, begin time and queue of a group.
+
+    `members` are its live pods in order of arrival, `owners` the controllers of any of them that are
+    known, `missing_owner` whether one is named but has not been seen.
+    """
+    notes = _annotations(members, owners)
+    size, hold = _size(source, members, owners, missing_owner)
+    length, wrong_length = _walltime(notes, members)
+    begin, wrong_begin = _begin(notes)
+    unsupported = _unsupported(members, notes)
+    return Demand(
+        size, notes.get(QUEUE, "default"), length, begin, hold or wrong_length or wrong_begin or unsupported
+    )
+
+
+def _annotations(members: Sequence[Pod], owners: Sequence[Owner]) -> dict[str, str]:
+    """Fairlead's annotations: the first member that has a key wins, owners fill what is missing."""
+    notes: dict[str, str] = {}
+    for holder in (*members[:1], *owners, *members[1:]):
+        for key, value in holder.annotations.items():
+            notes.setdefault(key, value)
+    return notes
+
+
+def _invalid(text: str) -> Reason:
+    return Reason(Why.INVALID, text)
+
+
+def _size(
+    source: str, members: Sequence[Pod], owners: Sequence[Owner], missing_owner: bool
+) -> tuple[int, Reason | None]:
+    if source == "pod":
+        return 1, None
+    if source == "job":
+        if not owners:
+            return 1, Reason(Why.WAITING_FOR_GROUP, "its Job has not been seen yet")
+        return max(owners[0].size, 1), None
+    stated = _stated_size(members)
+    if isinstance(stated, Reason):
+        return 1, stated
+    if stated is None:
+        return _unstated_size(members, owners, missing_owner)
+    for owner in owners:
+        if owner.kind == "StatefulSet" and owner.ordered and stated > 1:
+            return stated, _invalid(
+                f"StatefulSet {owner.name} creates its pods one after the other and can never bring"
+                f" {stated} together: set podManagementPolicy: Parallel"
+            )
+    return stated, None
+
+
+def _stated_size(members: Iterable[Pod]) -> int | Reason | None:
+    """The size that the members' labels state; a Reason where it is unreadable or they disagree."""
+    found: tuple[int, str] | None = None
+    for pod in members:
+        for name_label, size_label in _NAMES:
+            if not pod.labels.get(name_label):
+                continue
+            text = pod.labels.get(size_label)
+            if text is None:
+                break
+            if not (text.isascii() and text.isdigit() and int(text) > 0):
+                return _invalid(f"pod {pod.name}: label {size_label} is {text!r}, not a whole number above 0")
+            if found is not None and found[0] != int(text):
+                return _invalid(
+                    f"members contradict each other: {size_label} is {found[0]} on {found[1]}"
+                    f" but {text} on {pod.name}"
+                )
+            found = found or (int(text), pod.name)
+            break
+    return None if found is None else found[0]
+
+
+def _unstated_size(
+    members: Sequence[Pod], owners: Sequence[Owner], missing_owner: bool
+) -> tuple[int, Reason | None]:
+    """A group label without a size: the owner's parallelism if one owner has all members, else 1."""
+    own_label = any(pod.labels.get(name) for pod in members for name, _ in _NAMES if name != _POD_GROUP)
+    if members and not own_label:
+        return 1, Reason(
+            Why.UNSUPPORTED, f"Unsupported: PodGroup object (label {_POD_GROUP} without fluence.group-size)"
+        )
+    if missing_owner:
+        return 1, Reason(Why.WAITING_FOR_GROUP, "an owner of its pods has not been seen yet")
+    uids = {pod.owner.uid if pod.owner else "" for pod in members}
+    if len(uids) == 1 and len(owners) == 1 and owners[0].uid in uids:
+        return max(owners[0].size, 1), None
+    return 1, None
+
+
+def _walltime(notes: dict[str, str], members: Sequence[Pod]) -> tuple[int, Reason | None]:
+    text = notes.get(DURATION)
+    if text is None:
+        return max((pod.walltime for pod in members), default=0), None
+    length = durations.duration(text)
+    if length is None:
+        return 0, _invalid(f"annotation {DURATION} is {text!r}, not a duration such as 3600, 90s or 2h30m")
+    return length, None
+
+
+def _begin(notes: dict[str, str]) -> tuple[int, Reason | None]:
+    text = notes.get(BEGIN_TIME)
+    if text is None:
+        return 0, None
+    begin = durations.instant(text)
+    if begin is None:
+        return 0, _invalid(
+            f"annotation {BEGIN_TIME} is {text!r}, not an RFC 3339 time such as 2030-01-31T08:00:00Z"
+        )
+    return begin, None
+
+
+def _unsupported(members: Sequence[Pod], notes: dict[str, str]) -> Reason | None:
+    for key in (REQUIRED_TOPOLOGY, EXCLUSIVE):
+        if notes.get(key, "false") != "false":
+            return Reason(Why.UNSUPPORTED, f"Unsupported: annotation {key}")
+    fields: dict[str, None] = {}
+    for pod in members:
+        fields.update(dict.fromkeys(pod.shape.unsupported))
+    return Reason(Why.UNSUPPORTED, "Unsupported: " + ", ".join(fields)) if fields else None

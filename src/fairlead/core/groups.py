@@ -1,0 +1,228 @@
+"""What a group is now, derived from its pods, owners and intents: phase, reason, requests.
+
+`refresh` is called by `core.engine` at the end of a batch for every group that was touched. It is
+level-triggered: it looks at what is, never at what happened, so a missed or repeated touch is harmless.
+Giving up a failed start is not decided here but by the ladder (`control.ladder`).
+"""
+
+from typing import NamedTuple
+
+from fairlead.core.grouping import demand
+from fairlead.core.lifecycle import may_move
+from fairlead.core.snapshot import Request, Task
+from fairlead.core.state import IDLE, Group, State
+from fairlead.model.group import Outcome, Phase, Reason, Why
+from fairlead.model.owner import Owner
+from fairlead.model.pod import Pod
+
+
+class Members(NamedTuple):
+    """The pods of a group by what can be done with them; each in order of arrival."""
+
+    live: list[Pod]
+    bound: list[Pod]
+    intended: list[Pod]
+    waiting: list[Pod]
+    """Unbound, without intent, and may be bound."""
+
+
+def members(state: State, group: Group) -> Members:
+    """Sort the group's pods. O(size)."""
+    found = Members([], [], [], [])
+    for uid in group.pods:
+        pod = state.pods[uid]
+        if pod.ended:
+            continue
+        found.live.append(pod)
+        if pod.node:
+            found.bound.append(pod)
+        elif uid in state.intents:
+            found.intended.append(pod)
+        elif not pod.deleting and not pod.gated:
+            found.waiting.append(pod)
+    return found
+
+
+def move(state: State, group: Group, phase: Phase, reason: Reason, outcome: Outcome = Outcome.NONE) -> None:
+    """Put the group into a phase with a reason; the only place where a phase changes."""
+    if phase is not group.phase:
+        if not may_move(group.phase, phase):
+            raise ValueError(f"group {group.id} cannot move from {group.phase} to {phase}")
+        group.since = state.now
+        if phase is Phase.QUEUED and not group.complete_at:
+            group.complete_at = state.now
+        if phase is Phase.ENDED:
+            group.ended_at = state.now
+    elif reason.why is not group.reason.why:
+        group.since = state.now
+    if outcome is not Outcome.REJECTED:
+        state.rejected.pop(group.id, None)
+    group.phase, group.reason, group.outcome = phase, reason, outcome
+
+
+def refresh(state: State, group: Group) -> None:
+    """Bring the group's phase, reason, size and requests up to date with its pods, owners and intents."""
+    found = members(state, group)
+    owners = [state.owners[uid] for uid in group.owners if uid in state.owners]
+    group.seen = len(found.live)
+    group.priority = max((pod.priority for pod in found.live), default=group.priority)
+    requests: tuple[Request, ...] = ()
+    if group.phase is Phase.ENDED and not group.rejected:
+        pass
+    elif not found.live and not _expects(owners):
+        _end(state, group, owners)
+    elif group.phase in (Phase.STARTING, Phase.RUNNING) or found.bound or found.intended:
+        requests = _started(state, group, found, owners)
+    else:
+        requests = _unstarted(state, group, found, owners)
+    _offer(state, group, requests)
+
+
+def _expects(owners: list[Owner]) -> bool:
+    """Whether any owner will still bring pods."""
+    return any(not o.deleting and not o.ended and (o.size > 0 or o.suspended) for o in owners)
+
+
+def _end(state: State, group: Group, owners: list[Owner]) -> None:
+    ended = [o.ended for o in owners if o.ended]
+    if ended:
+        outcome = Outcome.FAILED if "failed" in ended else Outcome.COMPLETED
+    elif group.failed:
+        outcome = Outcome.FAILED
+    else:
+        outcome = Outcome.COMPLETED if group.completed else Outcome.CANCELLED
+    why = {Outcome.FAILED: Why.FAILED, Outcome.COMPLETED: Why.COMPLETED}.get(outcome, Why.CANCELLED)
+    move(state, group, Phase.ENDED, Reason(why, ""), outcome)
+
+
+def _unstarted(state: State, group: Group, found: Members, owners: list[Owner]) -> tuple[Request, ...]:
+    """HELD, QUEUED or rejected: is the group complete and may it wait for a start?"""
+    missing = any(uid not in state.owners for uid in group.owners)
+    want = demand(group.source, found.live, owners, missing)
+    group.size, group.queue, group.duration, group.begin = want.size, want.queue, want.duration, want.begin
+    group.started_size = 0
+    hold = _hold(state, group, found, owners, want.hold)
+    if hold is not None:
+        group.complete_at = 0 if hold.why is Why.WAITING_FOR_GROUP else group.complete_at
+        move(state, group, Phase.HELD, hold)
+        return ()
+    request = _request(state, group, found.waiting[: want.size], growth=False)
+    if group.rejected and group.rejected_for == (request.tasks, state.inventory.nominal_version):
+        return ()
+    if group.phase is not Phase.QUEUED:
+        move(state, group, Phase.QUEUED, Reason(Why.QUEUED, "not looked at yet"))
+    return (request,)
+
+
+def _hold(
+    state: State, group: Group, found: Members, owners: list[Owner], unreadable: Reason | None
+) -> Reason | None:
+    """Why the group may not be queued yet, in the order a person would want to hear it; None if it may."""
+    if unreadable is not None and unreadable.why in (Why.INVALID, Why.WAITING_FOR_GROUP):
+        return unreadable
+    if any(o.suspended for o in owners):
+        return Reason(Why.SUSPENDED, "its owner is suspended")
+    if len(found.waiting) < group.size:
+        gated = sum(pod.gated for pod in found.live)
+        if len(found.live) >= group.size and gated:
+            return Reason(Why.SUSPENDED, f"{gated} of {len(found.live)} pods have scheduling gates")
+        return Reason(Why.WAITING_FOR_GROUP, f"has {len(found.waiting)} of {group.size}")
+    if unreadable is not None:
+        return unreadable
+    for at, why, text in (
+        (group.begin, Why.BEGIN_TIME, "begin-time has not come"),
+        (group.backoff_until, Why.BACKOFF, f"start {group.attempts} failed, tried again soon"),
+    ):
+        if at > state.now:
+            state.wake(at, group.id)
+            return Reason(why, text)
+    return None
+
+
+def _started(state: State, group: Group, found: Members, owners: list[Owner]) -> tuple[Request, ...]:
+    """STARTING or RUNNING: has everything been bound, and who wants to join?"""
+    if (
+        group.phase in (Phase.HELD, Phase.QUEUED) or group.rejected
+    ):  # bound by an earlier process or by others
+        group.started_size = group.started_size or group.size
+        move(state, group, Phase.STARTING, Reason(Why.STARTED))
+    if group.phase is Phase.STARTING:
+        done = len(found.bound) + group.completed + group.failed
+        if not found.intended and done >= group.started_size:
+            group.bound_at = group.bound_at or state.now
+            group.recovering_since = group.attempts = 0
+            move(state, group, Phase.RUNNING, Reason(Why.RUNNING))
+        elif not found.bound and not found.intended and not (group.completed or group.failed):
+            return _unstarted(state, group, found, owners)  # the start was given up
+    elif not found.live and any(o.suspended for o in owners):
+        group.granted_at = group.bound_at = group.started_at = 0
+        group.completed = group.failed = 0
+        return _unstarted(state, group, found, owners)
+    if group.phase is Phase.RUNNING:
+        if found.bound and not group.started_at and all(p.phase == "Running" for p in found.bound):
+            group.started_at = state.now
+        if any(p.node not in group.nodes for p in found.bound):
+            group.nodes = tuple(dict.fromkeys([*group.nodes, *(p.node for p in found.bound)]))
+    return tuple(
+        _request(state, group, [pod], growth=True) for pod in found.waiting if not pod.shape.unsupported
+    )
+
+
+def _request(state: State, group: Group, pods: list[Pod], growth: bool) -> Request:
+    tasks: dict[object, tuple[Pod, list[str]]] = {}
+    for pod in pods:
+        key = id(pod.shape) if len(pods) == 1 else pod.shape
+        tasks.setdefault(key, (pod, []))[1].append(pod.uid)
+        state.inventory.vector(pod.shape.requests)  # snapshots rely on it (core.snapshot.take)
+    return Request(
+        group=group.id,
+        order=(-group.priority, group.seq, group.id),
+        tasks=tuple(Task(pod.shape, tuple(uids)) for pod, uids in tasks.values()),
+        growth=growth,
+        duration=group.duration,
+    )
+
+
+def _offer(state: State, group: Group, requests: tuple[Request, ...]) -> None:
+    """Publish what the group waits for, and note when that is news to a plan in the making."""
+    if requests == group.requests:
+        return
+    group.requests = requests
+    state.dirty = True
+    if requests:
+        state.waiting[group.id] = requests
+        if state.planning != IDLE:
+            state.arrivals.append(requests[0].order)
+        if not requests[0].growth:
+            state.unchecked[group.id] = None
+    else:
+        state.waiting.pop(group.id, None)
+        state.unchecked.pop(group.id, None)
+
+
+def sequence(state: State) -> None:
+    """Give first-seen sequence numbers to new groups, in the order their first pods were seen."""
+    if not state.synced:
+        return
+    for gid in state.unsequenced:
+        group = state.groups.get(gid)
+        if group is not None:
+            group.seq = state.next_seq
+            state.next_seq += 1
+    state.unsequenced.clear()
+
+
+def forget(state: State, group: Group) -> None:
+    """Drop an ended group of which no pod exists any more; its label's incarnation number stays."""
+    if group.phase is Phase.ENDED and not group.pods and not group.rejected:
+        state.groups.pop(group.id, None)
+        state.waiting.pop(group.id, None)
+        if state.by_key.get(group.key) is group:
+            del state.by_key[group.key]
+        if group.source != "label":
+            state.incarnations.pop(group.key, None)
+        for uid in group.owners:
+            ids = state.groups_of_owner.get(uid, {})
+            ids.pop(group.id, None)
+            if not ids:
+                state.groups_of_owner.pop(uid, None)

@@ -1,0 +1,312 @@
+"""Events become state: one short function per event, each replacing one value and counting again.
+
+Called by `core.engine` for every event of a batch. Must not decide anything and must not return
+commands; what it touches is looked at by `core.groups` at the end of the batch. Older news than what
+is known of a uid is dropped, and gone uids leave a tombstone, so lists, repeats and late events are
+harmless (requirement F32).
+"""
+
+from collections.abc import Callable
+from typing import Any, cast
+
+from fairlead.core.grouping import Key, key_of
+from fairlead.core.state import Group, Intent, State
+from fairlead.model import event as ev
+from fairlead.model.group import Outcome, Phase
+from fairlead.model.node import Node
+from fairlead.model.owner import Owner
+from fairlead.model.pod import Pod
+
+_TOMBSTONE_LIFE = 600_000
+_TOMBSTONES_KEPT = 4096
+
+
+def reduce(state: State, event: ev.Event) -> None:
+    """Apply one event (PlanProposed excepted: `core.verify` answers that)."""
+    handler = _HANDLERS.get(type(event))
+    if handler is not None:
+        handler(state, event)
+
+
+# -- pods --------------------------------------------------------------------------------------------
+
+
+def _pod_seen(state: State, event: ev.PodSeen) -> None:
+    pod = event.pod
+    old = state.pods.get(pod.uid)
+    if (old is not None and pod.version <= old.version) or pod.uid in state.tombstones:
+        return
+    state.pods[pod.uid] = pod
+    if state.ours(pod):
+        _join(state, pod)
+        _count_end(state, old, pod)
+    intent = state.intents.get(pod.uid)
+    if intent is not None and (pod.node or pod.ended):
+        state.drop_intent(pod.uid)
+    state.recount(pod.uid)
+
+
+def _join(state: State, pod: Pod) -> None:
+    """Put the pod into the group that its labels and owner name now (F13)."""
+    key = key_of(pod)
+    current = state.groups.get(state.group_of.get(pod.uid, ""))
+    if current is not None and current.key != key.text:
+        if pod.node or pod.uid in state.intents:
+            state.ignored_changes[pod.uid] = key.text
+        else:
+            _leave(state, pod.uid)
+            current = None
+    if current is None:
+        current = _group_for(state, key, pod)
+        if current is None:
+            return
+        current.pods[pod.uid] = None
+        state.group_of[pod.uid] = current.id
+    if pod.owner is not None and pod.owner.uid not in current.owners:
+        current.owners[pod.owner.uid] = None
+        state.groups_of_owner.setdefault(pod.owner.uid, {})[current.id] = None
+    state.touch(current.id)
+
+
+def _group_for(state: State, key: Key, pod: Pod) -> Group | None:
+    """The present incarnation of the key's group; a new one if it has ended. None for old, ended pods."""
+    group = state.by_key.get(key.text)
+    if group is not None and (group.phase is not Phase.ENDED or group.rejected):
+        return group
+    if pod.ended or (pod.deleting and not pod.node):
+        return None
+    incarnation = state.incarnations.get(key.text, -1) + 1
+    group = Group(key.text, incarnation, pod.namespace, key.name, key.source, state.now or pod.created)
+    state.incarnations[key.text] = incarnation
+    state.groups[group.id] = state.by_key[key.text] = group
+    state.unsequenced[group.id] = None
+    return group
+
+
+def _leave(state: State, uid: str) -> None:
+    group = state.groups.get(state.group_of.pop(uid, ""))
+    if group is not None:
+        group.pods.pop(uid, None)
+        state.touch(group.id)
+
+
+def _count_end(state: State, old: Pod | None, pod: Pod) -> None:
+    if pod.ended and (old is None or not old.ended):
+        group = state.groups.get(state.group_of.get(pod.uid, ""))
+        if group is not None:
+            group.completed += pod.phase == "Succeeded"
+            group.failed += pod.phase == "Failed"
+
+
+def _pod_gone(state: State, event: ev.PodGone) -> None:
+    _bury(state, event.uid)
+    if state.pods.pop(event.uid, None) is None:
+        return
+    state.drop_intent(event.uid)
+    state.recount(event.uid)
+    state.ignored_changes.pop(event.uid, None)
+    _leave(state, event.uid)
+
+
+def _bury(state: State, uid: str) -> None:
+    state.tombstones[uid] = state.now
+    if len(state.tombstones) > _TOMBSTONES_KEPT:
+        horizon = state.now - _TOMBSTONE_LIFE
+        for old, at in list(state.tombstones.items()):
+            if at >= horizon:
+                break
+            del state.tombstones[old]
+
+
+# -- nodes and owners --------------------------------------------------------------------------------
+
+
+def _node_seen(state: State, event: ev.NodeSeen) -> None:
+    node = event.node
+    if node.uid in state.tombstones:
+        return
+    old = state.inventory.node(node.name)
+    if old is not None and old.uid == node.uid and node.version <= old.version:
+        return
+    nominal = state.inventory.nominal_version
+    if old is not None and old.uid != node.uid:
+        state.node_uids.pop(old.uid, None)
+    state.node_uids[node.uid] = node.name
+    if state.inventory.put(node):
+        state.dirty = True
+    if state.inventory.nominal_version != nominal:
+        for group in state.rejected:
+            state.touch(group)
+
+
+def _node_gone(state: State, event: ev.NodeGone) -> None:
+    _bury(state, event.uid)
+    name = state.node_uids.pop(event.uid, None)
+    if name is None:
+        return
+    state.inventory.remove(name, state.now)
+    state.dirty = True
+    for uid in state.inventory.holders(name):
+        intent = state.intents.get(uid)
+        if intent is not None and not intent.in_flight:
+            intent.error = ev.BindError.REFUSED
+            state.to_bind.pop(uid, None)
+            state.touch(intent.group)
+
+
+def _owner_seen(state: State, event: ev.OwnerSeen) -> None:
+    owner: Owner = event.owner
+    old = state.owners.get(owner.uid)
+    if (old is not None and owner.version <= old.version) or owner.uid in state.tombstones:
+        return
+    state.owners[owner.uid] = owner
+    for group in state.groups_of_owner.get(owner.uid, ()):
+        state.touch(group)
+
+
+def _owner_gone(state: State, event: ev.OwnerGone) -> None:
+    _bury(state, event.uid)
+    if state.owners.pop(event.uid, None) is not None:
+        for group in state.groups_of_owner.get(event.uid, ()):
+            state.touch(group)
+
+
+def _listed(state: State, event: ev.Listed) -> None:
+    """The end of a list: what is known and was not in it is gone."""
+    present = dict.fromkeys(event.uids)
+    if event.kind == "Pod":
+        for uid in [u for u, pod in state.pods.items() if u not in present and pod.version <= event.version]:
+            _pod_gone(state, ev.PodGone(uid, event.version))
+    elif event.kind == "Node":
+        for uid in [u for u in state.node_uids if u not in present and _older(state, u, event.version)]:
+            _node_gone(state, ev.NodeGone(uid, event.version))
+    else:
+        for uid in [
+            u
+            for u, o in state.owners.items()
+            if o.kind == event.kind and u not in present and o.version <= event.version
+        ]:
+            _owner_gone(state, ev.OwnerGone(uid, event.version))
+
+
+def _older(state: State, uid: str, version: int) -> bool:
+    node: Node | None = state.inventory.node(state.node_uids[uid])
+    return node is None or node.version <= version
+
+
+# -- the loop, the store, outcomes -------------------------------------------------------------------
+
+
+def _tick(state: State, event: ev.Tick) -> None:
+    state.now = max(state.now, event.now)
+
+
+def _synced(state: State, event: ev.Synced) -> None:
+    state.missing.pop(event.source, None)
+    if not state.missing and not state.synced:
+        state.synced = state.dirty = True
+        for uid in [u for u in state.intents if u not in state.pods]:  # deleted while nobody watched
+            state.drop_intent(uid)
+        for group in state.groups:
+            state.touch(group)
+
+
+def _group_restored(state: State, event: ev.GroupRestored) -> None:
+    record = event.record
+    if record.incarnation > state.incarnations.get(record.key, -1):
+        state.incarnations[record.key] = record.incarnation
+    state.next_seq = max(state.next_seq, record.seq + 1)
+    over = record.phase is Phase.ENDED and record.outcome is not Outcome.REJECTED
+    if over or record.id in state.groups:
+        return
+    group = Group.restored(record)
+    if group.rejected:
+        group.phase, group.outcome = Phase.HELD, Outcome.NONE
+    state.groups[group.id] = state.by_key[group.key] = group
+    if not group.seq:
+        state.unsequenced[group.id] = None
+    state.touch(group.id)
+
+
+def _grant_restored(state: State, event: ev.GrantRestored) -> None:
+    """An intent of an earlier process counts at once; its bind is repeated when none can be on its way."""
+    grant = event.grant
+    if grant.group not in state.groups or grant.id in state.grants:
+        return
+    for place in grant.placements:
+        intent = Intent(place.pod, place.node, grant.id, grant.group)
+        intent.durable, intent.not_before = True, event.not_before
+        state.add_intent(intent)
+        state.to_bind[place.pod] = None
+    state.wake(event.not_before, grant.group)
+
+
+def _store_ready(state: State, event: ev.StoreReady) -> None:
+    state.store_error, state.epoch, state.dirty = "", event.epoch, True
+
+
+def _store_lost(state: State, event: ev.StoreLost) -> None:
+    state.store_error = event.error or "unknown error"
+
+
+def _recorded(state: State, event: ev.AllocationsRecorded) -> None:
+    for grant in state.recording.pop(event.plan, ()):
+        for uid in state.grants.get(grant, ()):
+            state.intents[uid].durable = True
+            state.to_bind[uid] = None
+
+
+def _refused(state: State, event: ev.AllocationsRefused) -> None:
+    """Certainly not durable: nothing was sent, so the intents may simply go."""
+    for grant in state.recording.pop(event.plan, ()):
+        for uid in list(state.grants.get(grant, ())):
+            state.drop_intent(uid)
+    state.dirty = True
+
+
+def _bound(state: State, event: ev.Bound) -> None:
+    """A request succeeded. The watch, not the request, makes it true: until then the intent holds."""
+    intent = state.intents.get(event.pod)
+    if intent is not None and intent.grant == event.grant:
+        intent.in_flight, intent.acknowledged, intent.error = False, True, None
+        state.touch(intent.group)
+
+
+def _bind_failed(state: State, event: ev.BindFailed) -> None:
+    intent = state.intents.get(event.pod)
+    if intent is None or intent.grant != event.grant:
+        return
+    intent.in_flight = False
+    state.touch(intent.group)
+    if event.error is ev.BindError.UNKNOWN:
+        intent.not_before = state.now + _RETRY_UNKNOWN
+        state.to_bind[event.pod] = None
+        state.wake(intent.not_before, intent.group)
+    else:
+        intent.error = event.error
+
+
+_RETRY_UNKNOWN = 1000
+
+_HANDLERS: dict[type, Callable[[State, Any], None]] = cast(
+    "dict[type, Callable[[State, Any], None]]",
+    {
+        ev.PodSeen: _pod_seen,
+        ev.PodGone: _pod_gone,
+        ev.NodeSeen: _node_seen,
+        ev.NodeGone: _node_gone,
+        ev.OwnerSeen: _owner_seen,
+        ev.OwnerGone: _owner_gone,
+        ev.Listed: _listed,
+        ev.Tick: _tick,
+        ev.Synced: _synced,
+        ev.GroupRestored: _group_restored,
+        ev.GrantRestored: _grant_restored,
+        ev.StoreReady: _store_ready,
+        ev.StoreLost: _store_lost,
+        ev.AllocationsRecorded: _recorded,
+        ev.AllocationsRefused: _refused,
+        ev.Bound: _bound,
+        ev.BindFailed: _bind_failed,
+    },
+)

@@ -1,0 +1,234 @@
+"""The whole state of an engine: pods, nodes, owners, groups, intents, and what was touched last.
+
+Owned by `core.engine`, changed by `core.reduce`, `core.groups` and `core.verify`, read by reconcilers
+and views. Mutable inside, never shared: a planner gets a Snapshot. Only dicts are iterated, never sets,
+so that the same events give the same plans under any hash seed.
+"""
+
+import heapq
+from collections.abc import Iterator
+
+from fairlead.core.inventory import Inventory
+from fairlead.core.snapshot import Request
+from fairlead.model.event import BindError
+from fairlead.model.group import GroupRecord, Outcome, Phase, Reason
+from fairlead.model.owner import Owner
+from fairlead.model.pod import Pod
+from fairlead.model.settings import Settings
+
+IDLE = -1
+
+
+class Intent:
+    """A pod that shall be bound: granted by a plan, not yet seen bound. It holds capacity."""
+
+    __slots__ = (
+        "acknowledged",
+        "durable",
+        "error",
+        "grant",
+        "group",
+        "in_flight",
+        "node",
+        "not_before",
+        "pod",
+    )
+
+    def __init__(self, pod: str, node: str, grant: str, group: str) -> None:
+        self.pod, self.node, self.grant, self.group = pod, node, grant, group
+        self.durable = False
+        """True once the store has the grant: only then may a bind go out."""
+        self.in_flight = False
+        self.acknowledged = False
+        """True once the API server has said yes; the watch has yet to show it."""
+        self.not_before = 0
+        """No bind before this time: an earlier request may still be on its way."""
+        self.error: BindError | None = None
+        """Why the last bind failed for good; the ladder gives such an intent up."""
+
+
+class Group:
+    """The live state of a group. `pods` holds all its existing pods, ended ones too, in order of arrival."""
+
+    def __init__(
+        self, key: str, incarnation: int, namespace: str, name: str, source: str, first_seen: int
+    ) -> None:
+        self.id = f"{key}#{incarnation}"
+        self.key, self.incarnation = key, incarnation
+        self.namespace, self.name, self.source = namespace, name, source
+        self.first_seen = first_seen
+        self.seq = 0
+        self.pods: dict[str, None] = {}
+        self.owners: dict[str, None] = {}
+        self.size, self.seen, self.priority = 1, 0, 0
+        self.queue = "default"
+        self.duration, self.begin = 0, 0
+        self.phase, self.outcome, self.reason = Phase.HELD, Outcome.NONE, Reason()
+        self.since = first_seen
+        """When the phase or the reason last changed."""
+        self.broken = ""
+        self.completed, self.failed = 0, 0
+        self.started_size = 0
+        """How many members the start was granted for; 0 before any."""
+        self.backoff_until, self.attempts = 0, 0
+        self.recovering_since, self.evictions = 0, 0
+        self.rejected_for: object = None
+        """The (tasks, nominal version) that a Reject rests on."""
+        self.complete_at = self.granted_at = self.bound_at = self.started_at = self.ended_at = 0
+        self.nodes: tuple[str, ...] = ()
+        self.requests: tuple[Request, ...] = ()
+        self.saved: GroupRecord | None = None
+        self.told: tuple[object, ...] = ()
+        """What was last written about the group to Kubernetes; owned by `control.telling`."""
+
+    @property
+    def rejected(self) -> bool:
+        return self.phase is Phase.ENDED and self.outcome is Outcome.REJECTED
+
+    def record(self) -> GroupRecord:
+        """The group as the store and people see it."""
+        return GroupRecord(
+            id=self.id, key=self.key, incarnation=self.incarnation, namespace=self.namespace, name=self.name,
+            seq=self.seq, first_seen=self.first_seen, source=self.source, size=self.size, seen=self.seen,
+            priority=self.priority, queue=self.queue, duration=self.duration, begin=self.begin,
+            phase=self.phase, outcome=self.outcome, reason=self.reason, broken=self.broken, nodes=self.nodes,
+            complete_at=self.complete_at, granted_at=self.granted_at, bound_at=self.bound_at,
+            started_at=self.started_at, ended_at=self.ended_at,
+        )  # fmt: skip
+
+    @classmethod
+    def restored(cls, r: GroupRecord) -> "Group":
+        """A group as the store had it; its pods come from the list that follows."""
+        group = cls(r.key, r.incarnation, r.namespace, r.name, r.source, r.first_seen)
+        group.seq, group.size, group.seen, group.priority = r.seq, r.size, r.seen, r.priority
+        group.queue, group.duration, group.begin = r.queue, r.duration, r.begin
+        group.phase, group.outcome, group.reason, group.broken = r.phase, r.outcome, r.reason, r.broken
+        group.complete_at, group.granted_at, group.bound_at = r.complete_at, r.granted_at, r.bound_at
+        group.started_at, group.ended_at, group.nodes = r.started_at, r.ended_at, r.nodes
+        group.started_size = r.size if r.granted_at else 0
+        group.saved = r
+        return group
+
+
+class State:
+    """Everything the engine knows. `version` counts learned batches."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.now = 0
+        self.version = 0
+        self.inventory = Inventory()
+        self.pods: dict[str, Pod] = {}
+        self.owners: dict[str, Owner] = {}
+        self.node_uids: dict[str, str] = {}
+        self.groups: dict[str, Group] = {}
+        self.by_key: dict[str, Group] = {}
+        self.incarnations: dict[str, int] = {}
+        self.group_of: dict[str, str] = {}
+        self.groups_of_owner: dict[str, dict[str, None]] = {}
+        self.intents: dict[str, Intent] = {}
+        self.grants: dict[str, dict[str, None]] = {}
+        """Open grants: grant id -> pods whose intents are open."""
+        self.recording: dict[str, tuple[str, ...]] = {}
+        """Plans handed to the store and not answered yet -> their grants."""
+        self.to_bind: dict[str, None] = {}
+        self.settled: list[str] = []
+        self.tombstones: dict[str, int] = {}
+        self.ignored_changes: dict[str, str] = {}
+        """Pods whose group label changed after dispatch -> the group they asked for."""
+        self.unsequenced: dict[str, None] = {}
+        self.next_seq = 1
+        self.waiting: dict[str, tuple[Request, ...]] = {}
+        self.unchecked: dict[str, None] = {}
+        """Groups of which no plan has yet said whether any nominal cluster could hold them."""
+        self.planning = IDLE
+        """The version that a plan is being made from."""
+        self.arrivals: list[tuple[int, int, str]] = []
+        """Orders of the requests that appeared while that plan was being made."""
+        self.rejected: dict[str, None] = {}
+        self.head = ""
+        self.missing: dict[str, None] = dict.fromkeys(settings.sources)
+        self.synced = False
+        self.store_error = "the store has not answered yet"
+        self.epoch = 0
+        self.dirty = False
+        self.touched: dict[str, None] = {}
+        self._timers: list[tuple[int, int, str]] = []
+        self._timer_count = 0
+
+    @property
+    def ready(self) -> bool:
+        """True when every source is in and the store answers: only then is anything planned."""
+        return self.synced and not self.store_error
+
+    def touch(self, group: str) -> None:
+        """Let the group be looked at again at the end of this batch."""
+        self.touched[group] = None
+
+    def wake(self, at: int, group: str) -> None:
+        """Touch the group once `at` has come."""
+        self._timer_count += 1
+        heapq.heappush(self._timers, (at, self._timer_count, group))
+
+    def next_wake(self) -> int:
+        """The earliest time something is due; 0 if nothing is."""
+        return self._timers[0][0] if self._timers else 0
+
+    def due(self) -> Iterator[str]:
+        """Take out the groups whose timers have run out."""
+        while self._timers and self._timers[0][0] <= self.now:
+            yield heapq.heappop(self._timers)[2]
+
+    def ours(self, pod: Pod) -> bool:
+        """Whether Fairlead is to place this pod."""
+        return pod.scheduler == self.settings.scheduler
+
+    def recount(self, uid: str) -> None:
+        """Let the pod hold exactly what it should: its node's share, else its intent's, else nothing."""
+        pod = self.pods.get(uid)
+        if pod is not None and pod.node and not pod.ended:
+            self.inventory.hold(uid, pod.node, pod.shape.requests)
+            return
+        intent = self.intents.get(uid)
+        if intent is not None and pod is not None and not pod.ended:
+            self.inventory.hold(uid, intent.node, pod.shape.requests)
+        elif self.inventory.release(uid):
+            self.dirty = True
+
+    def add_intent(self, intent: Intent) -> None:
+        self.intents[intent.pod] = intent
+        self.grants.setdefault(intent.grant, {})[intent.pod] = None
+        self.recount(intent.pod)
+        self.touch(intent.group)
+
+    def drop_intent(self, uid: str) -> None:
+        """The intent is fulfilled or given up. A grant without open intents is settled."""
+        intent = self.intents.pop(uid, None)
+        self.to_bind.pop(uid, None)
+        if intent is None:
+            return
+        pods = self.grants[intent.grant]
+        del pods[uid]
+        if not pods:
+            del self.grants[intent.grant]
+            self.settled.append(intent.grant)
+        self.recount(uid)
+        self.touch(intent.group)
+
+    def check(self) -> list[str]:
+        """Every broken invariant of design.md §5, in words; empty when all is well."""
+        wrong = self.inventory.check()
+        for uid, (node, _) in self.inventory.held.items():
+            pod, intent = self.pods.get(uid), self.intents.get(uid)
+            expected = pod.node if pod is not None and pod.node else intent.node if intent else ""
+            if pod is None or pod.ended or node != expected:
+                wrong.append(f"pod {uid} holds {node!r} but should hold {expected!r}")
+        for uid, pod in self.pods.items():
+            if pod.node and not pod.ended and uid not in self.inventory.held:
+                wrong.append(f"pod {uid} is on {pod.node} but holds nothing")
+        for uid, intent in self.intents.items():
+            if uid not in self.grants.get(intent.grant, {}):
+                wrong.append(f"intent of {uid} is not in its grant {intent.grant}")
+            if intent.group not in self.groups:
+                wrong.append(f"intent of {uid} belongs to no group ({intent.group})")
+        return wrong

@@ -1,0 +1,167 @@
+"""A plan against the present state: accepted as a prefix, so that nobody overtakes by staleness.
+
+Called by `core.engine` for every PlanProposed, whoever made it. The first Start that no longer holds
+(its members changed, its nodes filled or closed, somebody now stands ahead) drops the rest, which is
+planned anew. Accepted Starts become intents, which hold capacity from this moment on.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fairlead.core.groups import move
+from fairlead.core.labels import constraints
+from fairlead.core.snapshot import Request
+from fairlead.core.state import Group, Intent, State
+from fairlead.model.group import Outcome, Phase, Reason, Why
+from fairlead.model.plan import Grant, Placement, Plan, Reject, Start, Wait
+
+
+class Verdict(NamedTuple):
+    """What was granted, and why the rest of the plan was dropped ("" if none was)."""
+
+    grants: tuple[Grant, ...]
+    stale: str
+
+
+def verify(state: State, plan: Plan) -> Verdict:
+    """Accept the longest prefix of the plan's starts that holds now, and note its verdicts."""
+    ahead = min(state.arrivals, default=None)
+    trusted = _all_fit(state, plan)
+    grants: list[Grant] = []
+    stale = ""
+    for decision in plan.decisions:
+        group = state.groups.get(decision.group)
+        if not isinstance(decision, Start):
+            if group is not None and not stale:
+                _note(state, group, decision)
+            continue
+        if stale:
+            continue
+        stale = _objection(state, group, decision, ahead, trusted)
+        if not stale and group is not None:
+            grants.append(_grant(state, group, decision, plan, len(grants)))
+    if stale:
+        state.dirty = True
+    else:
+        _set_head(state, plan.head)
+    return Verdict(tuple(grants), stale)
+
+
+def _all_fit(state: State, plan: Plan) -> bool:
+    """Whether all starts together fit by capacity now, in one pass over the columns.
+
+    The usual case; only where it does not hold is each start checked by itself.
+    """
+    inventory = state.inventory
+    need = np.zeros_like(inventory.free)
+    for decision in plan.decisions:
+        if isinstance(decision, Start):
+            for place in decision.placements:
+                pod, row = state.pods.get(place.pod), inventory.rows.get(place.node)
+                if pod is None or row is None:
+                    return False
+                vector = inventory.vector(pod.shape.requests)
+                need[vector.rows, row] += vector.amounts
+    return bool((need <= np.maximum(inventory.free, 0)).all())
+
+
+def _objection(
+    state: State, group: Group | None, start: Start, ahead: tuple[int, int, str] | None, trusted: bool
+) -> str:
+    """Why the start must not be done now; "" if it may."""
+    if group is None:
+        return f"{start.group} is gone"
+    request = _asked(group, start)
+    if request is None:
+        return f"{start.group} does not ask for this (any more)"
+    if ahead is not None and ahead < request.order:
+        return f"{ahead[2]} arrived ahead of {start.group}"
+    if not trusted and not _fits(state, start.placements):
+        return f"{start.group} no longer fits"
+    if not _allowed(state, start.placements):
+        return f"{start.group}: a node was closed"
+    return ""
+
+
+def _asked(group: Group, start: Start) -> Request | None:
+    """The group's request that the start answers exactly: the same pods, each once."""
+    wanted = {place.pod: None for place in start.placements}
+    if len(wanted) != len(start.placements):
+        return None
+    for request in group.requests:
+        if request.growth == start.growth:
+            uids = [uid for task in request.tasks for uid in task.uids]
+            if len(uids) == len(wanted) and all(uid in wanted for uid in uids):
+                return request
+    return None
+
+
+def _fits(state: State, placements: tuple[Placement, ...]) -> bool:
+    """Whether the placements fit together on what is free now."""
+    taken: list[str] = []
+    ok = True
+    for place in placements:
+        amounts = state.pods[place.pod].shape.requests
+        if not state.inventory.fits(place.node, amounts):
+            ok = False
+            break
+        state.inventory.hold(place.pod, place.node, amounts)
+        taken.append(place.pod)
+    for uid in taken:
+        state.inventory.release(uid)
+    return ok
+
+
+def _allowed(state: State, placements: tuple[Placement, ...]) -> bool:
+    """Whether labels, taints and readiness of the nodes still allow the pods."""
+    classes = state.inventory.classes()
+    for place in placements:
+        row = state.inventory.rows.get(place.node)
+        if row is None or not classes.now(constraints(state.pods[place.pod].shape))[row]:
+            return False
+    return True
+
+
+def _grant(state: State, group: Group, start: Start, plan: Plan, index: int) -> Grant:
+    """Hold the capacity and move the group; from here on the start is `assumed`."""
+    grant = Grant(
+        id=f"{plan.id}/{index}",
+        plan=plan.id,
+        group=group.id,
+        epoch=state.epoch,
+        at=state.now,
+        placements=start.placements,
+        growth=start.growth,
+    )
+    for place in start.placements:
+        state.add_intent(Intent(place.pod, place.node, grant.id, group.id))
+    if not start.growth:
+        group.started_size = len(start.placements)
+        group.granted_at = state.now
+        group.nodes = tuple(dict.fromkeys(place.node for place in start.placements))
+        group.requests = ()
+        state.waiting.pop(group.id, None)
+        move(state, group, Phase.STARTING, Reason(Why.STARTED))
+    state.touch(group.id)
+    return grant
+
+
+def _set_head(state: State, head: str) -> None:
+    """The head changes: the old one is behind somebody now, if it still waits."""
+    old = state.groups.get(state.head)
+    if old is not None and old.id != head and old.phase is Phase.QUEUED:
+        move(state, old, Phase.QUEUED, Reason(Why.QUEUED))
+    state.head = head
+
+
+def _note(state: State, group: Group, decision: object) -> None:
+    """Keep a Wait's or Reject's reason, if the group still waits for what the plan saw."""
+    if isinstance(decision, Wait) and group.phase is Phase.QUEUED:
+        move(state, group, Phase.QUEUED, decision.reason)
+    elif isinstance(decision, Reject) and group.phase is Phase.QUEUED and group.requests:
+        group.rejected_for = (group.requests[0].tasks, state.inventory.nominal_version)
+        state.rejected[group.id] = None
+        group.requests = ()
+        state.waiting.pop(group.id, None)
+        move(state, group, Phase.ENDED, decision.reason, Outcome.REJECTED)

@@ -1,0 +1,260 @@
+"""A simulated Kubernetes and store around a real engine: the product runs, only the ports differ.
+
+Used by scenarios, property tests and (later) `fairlead simulate`. A heap of future events; `perform`
+pushes outcomes: a Bind becomes a pod seen on its node, running after a start delay and ended after its
+run time. `crash` throws the engine away and starts a new one from what was durable. Deterministic: time
+is the heap's, nothing is random unless a Faults object, which brings its own seed, says so.
+"""
+
+import heapq
+from collections.abc import Callable, Sequence
+
+from msgspec import structs
+
+from fairlead.control import RECONCILERS
+from fairlead.core.cycle import plan_now
+from fairlead.core.engine import Engine
+from fairlead.core.snapshot import Snapshot
+from fairlead.model import command as cmd
+from fairlead.model import event as ev
+from fairlead.model.group import GroupRecord
+from fairlead.model.node import Node
+from fairlead.model.owner import Owner
+from fairlead.model.plan import Grant
+from fairlead.model.pod import Pod, PodPhase
+from fairlead.model.settings import Settings
+
+BIND_DELAY = 1
+START_DELAY = 1
+STORE_DELAY = 2
+
+
+class Faults:
+    """What goes wrong. The defaults: nothing. Subclasses (tests) override."""
+
+    def bind(self, _: cmd.Bind) -> ev.BindError | None:
+        """The error a bind ends with; None lets it succeed. UNKNOWN may still take effect."""
+        return None
+
+    def unknown_took_effect(self, _: cmd.Bind) -> bool:
+        """Whether a bind of unknown outcome was carried out all the same."""
+        return False
+
+    def plan_delay(self) -> int:
+        """How late a plan arrives, in milliseconds."""
+        return 0
+
+    def copies(self, _: ev.Event) -> int:
+        """How often an event of the watch is delivered (at least once)."""
+        return 1
+
+
+class World:
+    """The cluster as it truly is, a durable store, a clock, and the engine that watches."""
+
+    def __init__(
+        self,
+        settings: Settings | None = None,
+        faults: Faults | None = None,
+        planner: Callable[[Snapshot], ev.PlanProposed] | None = None,
+    ) -> None:
+        self.settings = settings or Settings(pace=0)
+        self.faults = faults or Faults()
+        self.planner = planner or (lambda snapshot: ev.PlanProposed(plan_now(snapshot)))
+        self.now = 1_000
+        self.version = 0
+        self.epoch = 0
+        self.pods: dict[str, Pod] = {}
+        self.nodes: dict[str, Node] = {}
+        self.owners: dict[str, Owner] = {}
+        self.run_time: dict[str, int] = {}
+        self.groups: dict[str, GroupRecord] = {}
+        self.grants: dict[str, Grant] = {}
+        self.log: list[tuple[int, cmd.Command]] = []
+        """Every command but Propose and WakeAt, with its time."""
+        self.batches: list[tuple[ev.Event, ...]] = []
+        self.check_always = True
+        self._heap: list[tuple[int, int, Callable[[], None]]] = []
+        self._count = 0
+        self._pending: list[ev.Event] = []
+        self.start()
+
+    # -- the scheduler process -----------------------------------------------------------------------
+
+    def start(self) -> None:
+        """A scheduler process starts: store, then lists, as ordinary events."""
+        self.epoch += 1
+        self.engine = Engine(self.settings, RECONCILERS)
+        self.batches = []
+        self._life = self.epoch
+        events: list[ev.Event] = [ev.Tick(self.now)]
+        events += [ev.GroupRestored(r) for r in sorted(self.groups.values(), key=lambda r: r.seq)]
+        not_before = self.now + self.settings.request_timeout
+        events += [ev.GrantRestored(g, not_before) for g in self.grants.values()]
+        events += [ev.StoreReady(self.epoch), ev.Synced("store")]
+        events += self.lists()
+        self.tell(*events)
+
+    def lists(self) -> list[ev.Event]:
+        """What a watch says at its beginning: all nodes, owners and pods, each list with its end."""
+        events: list[ev.Event] = [ev.NodeSeen(n) for n in self.nodes.values()]
+        events += [
+            ev.Listed("Node", tuple(n.uid for n in self.nodes.values()), self.version),
+            ev.Synced("nodes"),
+        ]
+        events += [ev.OwnerSeen(o) for o in self.owners.values()]
+        for kind in ("Job", "ReplicaSet", "StatefulSet"):
+            uids = tuple(o.uid for o in self.owners.values() if o.kind == kind)
+            events.append(ev.Listed(kind, uids, self.version))
+        events.append(ev.Synced("owners"))
+        events += [ev.PodSeen(p) for p in sorted(self.pods.values(), key=lambda p: (p.created, p.version))]
+        events += [ev.Listed("Pod", tuple(self.pods), self.version), ev.Synced("pods")]
+        return events
+
+    def crash(self) -> None:
+        """The process is killed: what it had not done is not done, what it had sent may still arrive."""
+        self._pending = []
+        self._life = -1
+
+    # -- the cluster ---------------------------------------------------------------------------------
+
+    def node(self, node: Node) -> None:
+        self.version += 1
+        self.nodes[node.name] = structs.replace(node, version=self.version)
+        self.tell(ev.NodeSeen(self.nodes[node.name]))
+
+    def node_gone(self, name: str) -> None:
+        """The node object is deleted; its pods stay until somebody deletes them."""
+        self.version += 1
+        node = self.nodes.pop(name)
+        self.tell(ev.NodeGone(node.uid, self.version))
+
+    def owner(self, owner: Owner) -> None:
+        self.version += 1
+        self.owners[owner.uid] = structs.replace(owner, version=self.version)
+        self.tell(ev.OwnerSeen(self.owners[owner.uid]))
+
+    def owner_gone(self, uid: str) -> None:
+        self.version += 1
+        del self.owners[uid]
+        self.tell(ev.OwnerGone(uid, self.version))
+
+    def pod(self, pod: Pod, run_time: int = 0) -> None:
+        """Create or change a pod; `run_time` milliseconds after it runs it succeeds (0: never)."""
+        self.version += 1
+        created = pod.created or self.now
+        self.pods[pod.uid] = structs.replace(pod, version=self.version, created=created)
+        if run_time:
+            self.run_time[pod.uid] = run_time
+        self._tell_watch(ev.PodSeen(self.pods[pod.uid]))
+
+    def change(self, uid: str, **fields: object) -> None:
+        """Change fields of a pod, if it still exists."""
+        if uid in self.pods:
+            self.pod(structs.replace(self.pods[uid], **fields))
+
+    def pod_gone(self, uid: str) -> None:
+        if self.pods.pop(uid, None) is not None:
+            self.version += 1
+            self._tell_watch(ev.PodGone(uid, self.version))
+
+    # -- time ----------------------------------------------------------------------------------------
+
+    def at(self, delay: int, action: Callable[[], None]) -> None:
+        """Do something `delay` milliseconds from now."""
+        self._count += 1
+        heapq.heappush(self._heap, (self.now + delay, self._count, action))
+
+    def run(self, duration: int = 10_000) -> None:
+        """Let time pass until nothing is left to happen, at most `duration` milliseconds."""
+        end = self.now + duration
+        self._deliver()
+        while self._heap and self._heap[0][0] <= end:
+            self.now, _, action = heapq.heappop(self._heap)
+            action()
+            self._deliver()
+        self.now = end
+        self.tell()
+        self._deliver()
+
+    def tell(self, *events: ev.Event) -> None:
+        """Put events into the engine's inbox (a dead process hears nothing)."""
+        self._pending += events or (ev.Tick(self.now),)
+
+    def _tell_watch(self, event: ev.Event) -> None:
+        for _ in range(self.faults.copies(event)):
+            self.tell(event)
+
+    def _deliver(self) -> None:
+        while self._pending:
+            batch = (ev.Tick(self.now), *self._pending)
+            self._pending = []
+            if self._life != self.epoch:
+                return
+            self.batches.append(batch)
+            commands = self.engine.learn(batch)
+            self.perform(commands)
+            if self.check_always:
+                wrong = self.engine.state.check()
+                assert not wrong, wrong
+
+    # -- performing ----------------------------------------------------------------------------------
+
+    def perform(self, commands: Sequence[cmd.Command]) -> None:
+        for command in commands:
+            if not isinstance(command, cmd.Propose | cmd.WakeAt):
+                self.log.append((self.now, command))
+            match command:
+                case cmd.Propose():
+                    self._later(self.faults.plan_delay(), self.planner(command.snapshot))
+                case cmd.RecordAllocations():
+                    self.at(STORE_DELAY, lambda c=command: self._record(c))
+                case cmd.SaveGroups():
+                    self.groups.update({r.id: r for r in command.groups})
+                case cmd.SettleGrants():
+                    for grant in command.grants:
+                        self.grants.pop(grant, None)
+                case cmd.Bind():
+                    self.at(BIND_DELAY, lambda c=command: self._bind(c))
+                case cmd.Evict():
+                    self.at(BIND_DELAY, lambda c=command: self.pod_gone(c.pod.uid))
+                case cmd.WakeAt():
+                    self.at(max(command.at - self.now, 0), self.tell)
+                case _:
+                    pass
+
+    def _later(self, delay: int, event: ev.Event) -> None:
+        """An answer to this very process; a later one does not hear it."""
+        life = self.epoch
+        self.at(delay, lambda: self.tell(event) if life == self.epoch == self._life else None)
+
+    def _record(self, command: cmd.RecordAllocations) -> None:
+        if command.epoch != self.epoch:
+            return
+        self.groups.update({r.id: r for r in command.groups})
+        self.grants.update({g.id: g for g in command.grants})
+        self._later(0, ev.AllocationsRecorded(command.plan))
+
+    def _bind(self, bind: cmd.Bind) -> None:
+        """What the API server does: uid and resourceVersion are preconditions, capacity is not."""
+        error = self.faults.bind(bind)
+        pod = self.pods.get(bind.pod)
+        if error is None or (error is ev.BindError.UNKNOWN and self.faults.unknown_took_effect(bind)):
+            if pod is None:
+                error = ev.BindError.GONE
+            elif pod.node:
+                error = None if pod.node == bind.node else ev.BindError.TAKEN
+            elif pod.version != bind.version:
+                error = ev.BindError.CHANGED
+            else:
+                self.change(bind.pod, node=bind.node)
+                self.at(START_DELAY, lambda: self._run(bind.pod))
+        if error is None:
+            self._later(0, ev.Bound(bind.pod, bind.grant, bind.node))
+        else:
+            self._later(0, ev.BindFailed(bind.pod, bind.grant, error))
+
+    def _run(self, uid: str) -> None:
+        self.change(uid, phase=PodPhase.RUNNING, started=True)
+        if uid in self.run_time:
+            self.at(self.run_time[uid], lambda: self.change(uid, phase=PodPhase.SUCCEEDED))
