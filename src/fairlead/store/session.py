@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import os
 import socket
+from typing import NoReturn
 
 import psycopg
 import structlog
@@ -75,13 +76,6 @@ class Session:
         events += [GrantRestored(rows.grant(row), not_before) for row in open_grants]
         return events
 
-    async def recorded(self, plans: list[str]) -> set[str]:
-        """Which of these plans are durable."""
-        answer = await self.writer.execute(
-            SQL["plans_recorded"], {"ids": [rows.clean(plan) for plan in plans]}
-        )
-        return {row[0] for row in await answer.fetchall()}
-
     async def forget(self, before: int) -> None:
         """Delete what ended before that time, and the plans that nothing refers to any more."""
         async with self.writer.transaction():
@@ -92,6 +86,7 @@ class Session:
         """Returns only by an exception: the server went away."""
         async for _ in self.guard.notifies():
             pass  # nobody notifies yet; waiting is how a closed socket is seen
+        raise psycopg.OperationalError("the connection that watches the server ended")
 
     async def close(self) -> None:
         for conn in (self.writer, self.guard):
@@ -99,11 +94,23 @@ class Session:
                 await conn.close()
 
 
-async def open_session(url: str, me: str) -> Session:
-    """Connected, alone, and at the known schema. Raises StoreError or psycopg.Error."""
+async def recorded(url: str, me: str, plans: list[str]) -> set[str]:
+    """Which of these plans are durable. Our own connections that may still be committing are ended first."""
+    conn = await connect(url, me)
+    try:
+        await conn.execute(SQL["end_own_leftovers"], {"me": me})
+        answer = await conn.execute(SQL["plans_recorded"], {"ids": [rows.clean(plan) for plan in plans]})
+        return {row[0] for row in await answer.fetchall()}
+    finally:
+        await conn.close()
+
+
+async def open_session(url: str, me: str, epoch: int) -> Session:
+    """Connected, alone, and at the known schema. Raises StoreError, FencedError or psycopg.Error."""
     guard = await connect(url, me)
     try:
-        await _be_alone(guard, me)
+        if not await _be_alone(guard, me):
+            await _say_who_leads(guard, epoch)
         await schema.migrate(guard)
         return Session(guard, await connect(url, me))
     except BaseException:
@@ -111,14 +118,23 @@ async def open_session(url: str, me: str) -> Session:
         raise
 
 
-async def _be_alone(guard: Connection, me: str) -> None:
+async def _be_alone(guard: Connection, me: str) -> bool:
     """Our own dead connections may still hold the lock, or even be about to commit: end them first."""
     await guard.execute(SQL["end_own_leftovers"], {"me": me})
     for pause in (0.05, 0.2, 0):
         row = await (await guard.execute(SQL["try_lock_writer"])).fetchone()
         if row and row[0]:
-            return
+            return True
         await asyncio.sleep(pause)
+    return False
+
+
+async def _say_who_leads(guard: Connection, epoch: int) -> NoReturn:
+    """The lock is another's. If we ever led, that other one has taken over, and for good."""
+    if epoch:
+        row = await (await guard.execute(SQL["epoch"])).fetchone()
+        if row and row[0] != epoch:
+            raise FencedError(int(row[0]))
     row = await (await guard.execute(SQL["writer_of_lock"])).fetchone()
     holder = row[0] if row else ""
     raise StoreError(
