@@ -21,7 +21,8 @@ CACHE := $(or $(FAIRLEAD_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/fairlead)
 # One thing after the other: lint stops a broken tree before the long tests, and pytest speaks last.
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help install test lint types imports unit demo bench lock requirements format check-python check-go clean
+.PHONY: help install test lint types imports unit controlplane demo bench lock requirements format clean
+.PHONY: check-python check-go
 
 help: ## Show this list
 	@echo 'Usage: make TARGET [NAME=value]'
@@ -40,14 +41,13 @@ $(STAMP): requirements.lock pyproject.toml
 	@$(BIN)/python -m pip install --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
-test: install check-go lint types imports ## Everything: linters, types, import rules, all tests
+test: check-go install lint types imports controlplane ## Everything: linters, types, import rules, all tests
 	@echo '== Tests: unit, property, contract, end to end'
 	@$(BIN)/pytest
 
 lint: install ## ruff: rules and format
 	@echo '== Lint: ruff check, ruff format'
-	@$(BIN)/ruff check .
-	@$(BIN)/ruff format --check .
+	@status=0; $(BIN)/ruff check . || status=1; $(BIN)/ruff format --check . || status=1; exit $$status
 
 types: install ## pyright, strict, on src and bench
 	@echo '== Types: pyright'
@@ -61,7 +61,13 @@ unit: install ## Fast tests only: no control plane, nothing slow
 	@echo '== Tests: fast ones'
 	@$(BIN)/pytest -m 'not e2e and not slow'
 
-demo: install check-go ## The whole system on this machine (NODES=20, KEEP=1 leaves it running)
+# Its first build takes minutes, longer than any one test may: so it is done before them, with its progress shown.
+controlplane: check-go install ## Build the local control plane if need be and see it start
+	@echo '== Local control plane: up and down'
+	@name=make-$$$$; trap "$(BIN)/fairlead cluster down --name $$name >/dev/null" EXIT INT TERM; \
+	  $(BIN)/fairlead cluster up --name $$name --nodes 1 >/dev/null
+
+demo: check-go install ## The whole system on this machine (NODES=20, KEEP=1 leaves it running)
 	@$(BIN)/fairlead demo --nodes $(NODES) $(if $(filter-out 0 no,$(KEEP)),--keep)
 
 bench: install ## All benchmarks, or one with BENCH=name
