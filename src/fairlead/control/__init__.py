@@ -2,7 +2,8 @@
 
 from fairlead.control.binds import release
 from fairlead.control.ladder import climb
+from fairlead.control.telling import tell
 from fairlead.core.engine import Reconciler
 
-RECONCILERS: tuple[Reconciler, ...] = (climb, release)
-"""In the order the engine runs them: failed starts are dealt with before binds go out."""
+RECONCILERS: tuple[Reconciler, ...] = (climb, release, tell)
+"""In the order the engine runs them: failed starts are dealt with before binds go out, words come last."""

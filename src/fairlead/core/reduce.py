@@ -38,7 +38,7 @@ def _pod_seen(state: State, event: ev.PodSeen) -> None:
         return
     state.pods[pod.uid] = pod
     if state.ours(pod):
-        _join(state, pod)
+        _join(state, old, pod)
         _count_end(state, old, pod)
     intent = state.intents.get(pod.uid)
     if intent is not None and (pod.node or pod.ended):
@@ -46,13 +46,14 @@ def _pod_seen(state: State, event: ev.PodSeen) -> None:
     state.recount(pod.uid)
 
 
-def _join(state: State, pod: Pod) -> None:
+def _join(state: State, old: Pod | None, pod: Pod) -> None:
     """Put the pod into the group that its labels and owner name now (F13)."""
     key = key_of(pod)
     current = state.groups.get(state.group_of.get(pod.uid, ""))
     if current is not None and current.key != key.text:
         if pod.node or pod.uid in state.intents:
-            state.ignored_changes[pod.uid] = key.text
+            if old is None or key_of(old) != key:
+                state.ignored_changes[pod.uid] = key.text
         else:
             _leave(state, pod.uid)
             current = None

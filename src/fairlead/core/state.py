@@ -80,6 +80,7 @@ class Group:
         self.saved: GroupRecord | None = None
         self.told: tuple[object, ...] = ()
         """What was last written about the group to Kubernetes; owned by `control.telling`."""
+        self.tell_at = 0
 
     @property
     def rejected(self) -> bool:

@@ -49,6 +49,10 @@ class Faults:
         return 1
 
 
+def _plan(snapshot: Snapshot) -> ev.PlanProposed:
+    return ev.PlanProposed(plan_now(snapshot))
+
+
 class World:
     """The cluster as it truly is, a durable store, a clock, and the engine that watches."""
 
@@ -60,7 +64,7 @@ class World:
     ) -> None:
         self.settings = settings or Settings(pace=0)
         self.faults = faults or Faults()
-        self.planner = planner or (lambda snapshot: ev.PlanProposed(plan_now(snapshot)))
+        self.planner = planner or _plan
         self.now = 1_000
         self.version = 0
         self.epoch = 0

@@ -1,0 +1,104 @@
+"""The live driver: takes batches from the inbox, lets the engine learn, hands commands to ports.
+
+Composed by `fairlead.app`; about sixty lines of substance, so that "where does it happen" is found at
+once. Must not decide anything. A port that dies takes the process down: half a scheduler is worse
+than none.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+import structlog
+
+from fairlead.core.engine import Engine
+from fairlead.model.command import Command, WakeAt
+from fairlead.model.event import ClockJumped, Event, Tick
+from fairlead.runtime.clock import Clock
+from fairlead.runtime.inbox import Queue
+from fairlead.runtime.port import Port
+from fairlead.runtime.record import Recorder
+
+REST = 0.004
+"""Seconds between two batches, so that what arrives together is learned together."""
+Observer = Callable[[Sequence[Event], Sequence[Command]], None]
+_log = structlog.get_logger("loop")
+
+
+class Loop:
+    """One engine and its ports. `observers` see every batch and its commands (logs, metrics)."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        ports: Sequence[Port],
+        clock: Clock,
+        recorder: Recorder | None = None,
+        observers: Sequence[Observer] = (),
+    ) -> None:
+        self.engine, self.ports, self.clock, self.recorder = engine, ports, clock, recorder
+        self.observers = observers
+        self.inbox = Queue()
+        self._routes: dict[type, Port] = {kind: port for port in ports for kind in port.handles}
+        self._timer: asyncio.TimerHandle | None = None
+        self._wake_at = 0
+
+    async def run(self) -> None:
+        """Run until cancelled or until a port fails; then close the ports in reverse order."""
+        tasks = [asyncio.create_task(port.run(self.inbox), name=type(port).__name__) for port in self.ports]
+        tasks.append(asyncio.create_task(self._learn_forever(), name="loop"))
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+            for task in done:
+                task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            for port in reversed(self.ports):
+                await port.close()
+            if self.recorder is not None:
+                self.recorder.close()
+
+    async def _learn_forever(self) -> None:
+        while True:
+            self.step(await self.inbox.take())
+            await asyncio.sleep(REST)
+
+    def step(self, events: Sequence[Event]) -> None:
+        """One batch through the engine, its commands to the ports."""
+        batch: list[Event] = [Tick(self.clock.now())]
+        jump = self.clock.jump()
+        if jump:
+            _log.warning("the wall clock jumped", milliseconds=jump)
+            batch.append(ClockJumped(jump))
+        batch += events
+        if self.recorder is not None:
+            self.recorder.batch(batch)
+        commands = self.engine.learn(batch)
+        self._dispatch(commands)
+        for observe in self.observers:
+            observe(batch, commands)
+
+    def _dispatch(self, commands: Sequence[Command]) -> None:
+        """Runs of commands for the same port are handed over together, in order."""
+        share: list[Command] = []
+        current: Port | None = None
+        for command in commands:
+            if isinstance(command, WakeAt):
+                self._set_timer(command.at)
+                continue
+            port = self._routes[type(command)]
+            if port is not current and current is not None:
+                current.perform(share)
+                share = []
+            current = port
+            share.append(command)
+        if current is not None:
+            current.perform(share)
+
+    def _set_timer(self, at: int) -> None:
+        """Only the earliest wake matters: the engine names the next one after each batch."""
+        if self._timer is not None:
+            self._timer.cancel()
+        delay = max(at - self.clock.now(), 0) / 1000 + 0.001
+        self._timer = asyncio.get_running_loop().call_later(delay, self.inbox.wake)

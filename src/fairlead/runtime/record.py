@@ -1,0 +1,146 @@
+"""Event batches as JSON lines (`--record FILE`), and their replay to the bit (`fairlead replay FILE`).
+
+The first line names format, version and settings; every further line is one batch as the engine learned
+it. That is all a replay needs: where a snapshot was taken follows from the batches, and the plan that
+re-entered stands in one of them. Written behind by `runtime.loop`; a full disk ends the recording with
+a loud message, never the scheduler.
+"""
+
+import pathlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import BinaryIO
+
+import msgspec
+import structlog
+from msgspec import Struct
+
+from fairlead import __version__
+from fairlead.control import RECONCILERS
+from fairlead.core.cycle import plan_now
+from fairlead.core.engine import Engine
+from fairlead.model.command import Propose
+from fairlead.model.event import Event, PlanProposed
+from fairlead.model.settings import Settings
+from fairlead.runtime.errors import ConfigError
+
+FORMAT = "fairlead-batches/1"
+_log = structlog.get_logger("record")
+
+
+class Header(Struct, frozen=True):
+    format: str
+    version: str
+    settings: Settings
+
+
+class Recorder:
+    """Appends batches to a file. Created anew: a recording starts with an empty engine."""
+
+    def __init__(self, path: pathlib.Path, settings: Settings) -> None:
+        self._path = path
+        self._encoder = msgspec.json.Encoder()
+        self._file: BinaryIO | None
+        try:
+            self._file = path.open("wb", buffering=1 << 20)
+        except OSError as error:
+            raise ConfigError(
+                f"--record {path}: {error.strerror}; name a file that can be written"
+            ) from error
+        self._write(Header(FORMAT, __version__, settings))
+
+    def batch(self, events: Sequence[Event]) -> None:
+        """Add one batch, exactly as the engine learns it."""
+        self._write(events)
+
+    def flush(self) -> None:
+        self._guard(lambda f: f.flush())
+
+    def close(self) -> None:
+        self._guard(lambda f: f.close())
+        self._file = None
+
+    def _write(self, value: object) -> None:
+        line = self._encoder.encode(value) + b"\n" if self._file is not None else b""
+        self._guard(lambda f: f.write(line))
+
+    def _guard(self, action: Callable[[BinaryIO], object]) -> None:
+        if self._file is None:
+            return
+        try:
+            action(self._file)
+        except OSError as error:
+            _log.error("recording stopped: the file ends here", file=str(self._path), error=str(error))
+            self._file = None
+
+
+class Difference(Struct, frozen=True):
+    """A plan that came out otherwise."""
+
+    line: int
+    plan: str
+    recorded: bytes
+    replayed: bytes
+
+
+class Replay(Struct):
+    """What a replay found. `plans` were made again, `differences` are those not equal to the byte."""
+
+    batches: int = 0
+    events: int = 0
+    plans: int = 0
+    differences: list[Difference] = []
+    truncated: bool = False
+    """The last line was cut off (the scheduler was killed): all before it counts."""
+
+
+def read(path: pathlib.Path) -> Iterator[Header | list[Event]]:
+    """The header, then the batches. Raises ConfigError with the line where the file is not a recording."""
+    decoder = msgspec.json.Decoder(list[Event])
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                if number == 1:
+                    header = msgspec.json.decode(line, type=Header)
+                    if header.format != FORMAT:
+                        raise ConfigError(f"{path}: format {header.format!r}, this version reads {FORMAT!r}")
+                    yield header
+                else:
+                    yield decoder.decode(line)
+            except msgspec.DecodeError as error:
+                if number > 1 and not line.endswith(b"\n"):
+                    return  # cut off in mid-line by a kill
+                raise ConfigError(f"{path}:{number}: not a recording of Fairlead ({error})") from error
+
+
+def replay(path: pathlib.Path) -> Replay:
+    """Feed a recording to a fresh engine, make every plan again and compare it with the recorded one."""
+    lines = read(path)
+    try:
+        header = next(lines, None)
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from error
+    if not isinstance(header, Header):
+        raise ConfigError(f"{path}: empty, not a recording of Fairlead")
+    engine = Engine(header.settings, RECONCILERS)
+    result = Replay()
+    made: dict[str, bytes] = {}
+    for number, batch in enumerate(lines, 2):
+        if isinstance(batch, Header):
+            continue
+        for event in batch:
+            if isinstance(event, PlanProposed) and event.plan.id in made:
+                _compare(result, number, made.pop(event.plan.id), event)
+        for command in engine.learn(batch):
+            if isinstance(command, Propose):
+                plan = plan_now(command.snapshot)
+                made[plan.id] = msgspec.json.encode(plan)
+        result.batches += 1
+        result.events += len(batch)
+    return result
+
+
+def _compare(result: Replay, line: int, replayed: bytes, event: PlanProposed) -> None:
+    recorded = msgspec.json.encode(event.plan)
+    result.plans += 1
+    if recorded != replayed:
+        result.differences.append(Difference(line, event.plan.id, recorded, replayed))
