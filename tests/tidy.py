@@ -16,6 +16,8 @@ MAX_FILE = {"src": 400, "tests": 600, "bench": 600}
 MAX_FUNCTION = 70
 DETERMINISTIC = ("src/fairlead/model/", "src/fairlead/core/", "src/fairlead/control/")
 MAY_PRINT = ("src/fairlead/cli/", "src/fairlead/localcluster/")
+# The simulated sides of ports: tests are what they are for.
+TWINS = ("fairlead.sim.", "fairlead.store.memory")
 FOREIGN_LOCKS = ("uv.lock", "Cargo.lock", "package-lock.json", "yarn.lock", "poetry.lock", "Pipfile.lock")
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -232,15 +234,17 @@ def _lines(pattern: re.Pattern[str], text: str) -> list[str]:
 # -- nothing unused ----------------------------------------------------------------------------------
 
 
-def orphans(modules: Mapping[str, str], entry_points: str) -> list[str]:
+def orphans(modules: Mapping[str, str], entry_points: str, tests: Iterable[str] = ()) -> list[str]:
     """Modules that nothing imports and nothing names (`python -m`, console scripts).
 
     `modules` is name -> text. `__init__` files are left out (they say what the package is for), but what
-    they import is used.
+    they import is used. The simulated twins of ports are used when one of the `tests` (texts) imports them.
     """
     used: set[str] = set()
     for name, text in modules.items():
         used |= _imported(name, text) - {name}
+    for text in tests:
+        used |= {name for name in _imported("", text) if name.startswith(TWINS)}
     return [
         f"1: {name} is imported by nothing"
         for name in sorted(set(modules) - used)

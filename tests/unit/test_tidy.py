@@ -83,7 +83,14 @@ def test_lock_has_every_dependency():
 def test_no_orphan_modules():
     modules = {path.removeprefix("src/")[:-3].replace("/", "."): text for path, text in src()}
     entry_points = (tidy.ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    assert tidy.orphans(modules, entry_points) == []
+    tests = [text for _, text in tidy.python_files("tests")]
+    assert tidy.orphans(modules, entry_points, tests) == []
+
+
+def test_every_decision_is_in_the_index():
+    folder = tidy.ROOT / "docs" / "adr"
+    index = (folder / "README.md").read_text(encoding="utf-8")
+    assert [path.name for path in sorted(folder.glob("0*.md")) if f"]({path.name})" not in index] == []
 
 
 # -- imports -----------------------------------------------------------------------------------------
@@ -200,6 +207,7 @@ BAD = [
     (lambda text: tidy.foreign_locks(text.split()), "web/package-lock.json"),
     (lambda text: tidy.not_locked(["numpy", "typer>=1"], text), "numpy==2.4.6 \\\n    # via typer\n"),
     (lambda text: tidy.orphans({"fairlead.a": text, "fairlead.b": ""}, ""), "import fairlead.b"),
+    (lambda text: tidy.orphans({"fairlead.core.a": ""}, "", [text]), "import fairlead.core.a"),
 ]
 
 GOOD = [
@@ -220,6 +228,7 @@ GOOD = [
         lambda text: tidy.orphans({"fairlead.a": text, "fairlead.b": ""}, "fairlead.a:main"),
         "from fairlead import b",
     ),
+    (lambda text: tidy.orphans({"fairlead.sim.a": ""}, "", [text]), "from fairlead.sim import a"),
     (lambda text: tidy.orphans({"fairlead.a.__init__": text, "fairlead.a.b": ""}, ""), "from . import b"),
 ]
 
