@@ -52,6 +52,16 @@ def _ceil(value: Fraction) -> int:
     return -(-value.numerator // value.denominator)
 
 
+def exact(text: str | int) -> Fraction:
+    """The quantity as it is: several are added first and rounded once, as kube-scheduler does."""
+    return Fraction(text) if isinstance(text, int) else _exact(text)
+
+
+def ceiling(resource: str, value: Fraction) -> int:
+    """An exact sum in the unit Fairlead keeps that resource in, rounded up."""
+    return _ceil(value * 1000) if resource == "cpu" else _ceil(value)
+
+
 def whole(text: str | int) -> int:
     """The quantity in whole units (bytes, devices), rounded up."""
     return text if isinstance(text, int) else _ceil(_exact(text))

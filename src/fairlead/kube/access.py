@@ -1,0 +1,85 @@
+"""Tells at start, and at once, why this cluster cannot be scheduled with these credentials.
+
+Called by the composition root through `KubePort.check_access`. Later the same faults are retried for ever;
+here they are raised as KubeError, so that a wrong flag does not look like a long wait.
+"""
+
+import asyncio
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec import Struct
+
+from fairlead.kube.client import ApiClient
+from fairlead.kube.errors import ApiError, KubeError
+
+
+class _Answer(Struct):
+    allowed: bool = False
+
+
+class _Review(Struct):
+    status: _Answer = _Answer()
+
+
+_review = msgspec.json.Decoder(_Review).decode
+
+REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+
+
+class Right(NamedTuple):
+    verb: str
+    resource: str
+    group: str = ""
+    sub: str = ""
+
+    def __str__(self) -> str:
+        resource = f"{self.resource}/{self.sub}" if self.sub else self.resource
+        return f"{self.verb} {resource}" + (f".{self.group}" if self.group else "")
+
+
+WATCHED = (
+    ("pods", ""),
+    ("nodes", ""),
+    ("jobs", "batch"),
+    ("replicasets", "apps"),
+    ("statefulsets", "apps"),
+)
+NEEDED = (
+    *(Right(verb, resource, group) for resource, group in WATCHED for verb in ("list", "watch")),
+    Right("get", "pods"),
+    Right("patch", "pods"),
+    Right("delete", "pods"),
+    Right("create", "pods", sub="binding"),
+    Right("patch", "pods", sub="status"),
+    Right("create", "events", "events.k8s.io"),
+    Right("patch", "events", "events.k8s.io"),
+)
+
+
+async def check_access(client: ApiClient) -> None:
+    """KubeError naming the fault: no answer, a certificate, 401, or the missing verbs."""
+    try:
+        allowed = await asyncio.gather(*(_allowed(client, right) for right in NEEDED))
+    except ApiError as error:
+        if error.status != 403:
+            raise
+        raise KubeError(f"{error} (this account may not even ask what it may do)") from error
+    missing = [str(right) for right, ok in zip(NEEDED, allowed, strict=True) if not ok]
+    if missing:
+        raise KubeError(
+            f"forbidden: the account of {client.access.source} may not {', '.join(missing)}"
+            " in all namespaces. Bind it to a ClusterRole with these rules (RBAC)"
+        )
+
+
+async def _allowed(client: ApiClient, right: Right) -> bool:
+    attributes = {"verb": right.verb, "resource": right.resource, "group": right.group}
+    if right.sub:
+        attributes["subresource"] = right.sub
+    body: dict[str, Any] = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": attributes},
+    }
+    return _review(await client.post(REVIEWS, msgspec.json.encode(body))).status.allowed

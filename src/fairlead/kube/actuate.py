@@ -1,0 +1,91 @@
+"""Carries out commands: which writer gets which, and what they share.
+
+Made and used by `kube.port`. The writers are `kube.bind`, `kube.conditions`, `kube.announce` and
+`kube.evict`. Must not wait: `perform` only queues.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from prometheus_client import CollectorRegistry
+
+from fairlead.kube.announce import Announcer, scheduled
+from fairlead.kube.bind import PLANNED, Binder
+from fairlead.kube.client import ApiClient
+from fairlead.kube.conditions import Conditions
+from fairlead.kube.evict import Evictor
+from fairlead.kube.outcomes import Metrics, Outcomes, Quiet, Stats, always
+from fairlead.model.command import Announce, Bind, Command, Evict, PatchCondition
+from fairlead.runtime.port import Inbox
+
+
+class Actuator:
+    """`stats` counts everything done, by name; the same goes to `registry` as metrics."""
+
+    handles: tuple[type, ...] = (Bind, Evict, PatchCondition, Announce)
+
+    def __init__(
+        self,
+        client: ApiClient,
+        *,
+        scheduler: str = "fairlead",
+        registry: CollectorRegistry | None = None,
+        stats: Stats | None = None,
+        planned: PLANNED | None = None,
+        fence: Callable[[], bool] = always,
+        parallel: int = 64,
+        request_timeout: float = 10.0,
+        queue_timeout: float | None = None,
+        pod_events: bool = True,
+        condition_rate: float = 50.0,
+    ) -> None:
+        self.stats: Stats = {} if stats is None else stats
+        self._outcomes = Outcomes()
+        quiet = Quiet()
+        metrics = Metrics(registry or CollectorRegistry())
+        shared = (client, quiet, metrics, self.stats)
+        self._announcer = Announcer(*shared, scheduler=scheduler)
+        self._conditions = Conditions(*shared, rate=condition_rate)
+        self._evictor = Evictor(
+            client, self._outcomes, metrics, self.stats, fence=fence, request_timeout=request_timeout
+        )
+        self._binder = Binder(
+            client,
+            self._outcomes,
+            quiet,
+            metrics,
+            self.stats,
+            planned=planned,
+            bound=self._say_scheduled if pod_events else None,
+            fence=fence,
+            parallel=parallel,
+            request_timeout=request_timeout,
+            queue_timeout=queue_timeout,
+        )
+
+    def attach(self, inbox: Inbox) -> None:
+        self._outcomes.attach(inbox)
+
+    def perform(self, commands: Sequence[Command]) -> None:
+        for command in commands:
+            match command:
+                case Bind():
+                    self._conditions.cancel(command.pod)
+                    self._binder.add(command)
+                case PatchCondition():
+                    self._conditions.add(command)
+                case Announce():
+                    self._announcer.add(command)
+                case Evict():
+                    self._evictor.add(command)
+                case _:
+                    raise TypeError(f"the Kubernetes port does not perform {type(command).__name__}")
+
+    def _say_scheduled(self, bind: Bind) -> None:
+        self._announcer.add(scheduled(bind), once=True)
+
+    async def close(self) -> None:
+        """Binds first; then a moment for the rest."""
+        await self._binder.close()
+        await asyncio.gather(self._evictor.close(), self._conditions.close(), self._announcer.close())
+        self._outcomes.flush()

@@ -1,0 +1,119 @@
+"""Evicts pods: marks them DisruptionTarget, then deletes them by uid.
+
+Used by `kube.actuate`. Each command is answered by exactly one Evicted. Must never delete a pod of the same
+name that is not the one meant.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import structlog
+
+from fairlead.kube.bind import pod_path
+from fairlead.kube.client import ApiClient
+from fairlead.kube.conditions import condition_patch
+from fairlead.kube.errors import ApiError, KubeError, Unreachable
+from fairlead.kube.outcomes import Metrics, Outcomes, Stats, always, count
+from fairlead.model.command import Evict
+from fairlead.model.event import Evicted
+
+log = structlog.get_logger("fairlead.kube")
+
+PARALLEL = 8
+
+
+class Evictor:
+    def __init__(
+        self,
+        client: ApiClient,
+        outcomes: Outcomes,
+        metrics: Metrics,
+        stats: Stats,
+        *,
+        fence: Callable[[], bool] = always,
+        request_timeout: float = 10.0,
+    ) -> None:
+        self._client = client
+        self._outcomes = outcomes
+        self._metrics = metrics
+        self._stats = stats
+        self._fence = fence
+        self._request_timeout = request_timeout
+        self._room = asyncio.Semaphore(PARALLEL)
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def add(self, command: Evict) -> None:
+        task = asyncio.create_task(self._work(command))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def close(self, patience: float = 2.0) -> None:
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=patience)
+        for task in list(self._tasks):
+            task.cancel()
+
+    async def _work(self, command: Evict) -> None:
+        async with self._room:
+            try:
+                text = await self._evict(command)
+                ok = True
+            except KubeError as error:
+                text, ok = str(error), False
+                log.warning("a pod could not be evicted", pod=command.pod.name, error=text)
+        name = "evicted" if ok else "evict_failed"
+        count(self._stats, name)
+        self._metrics.writes.labels("evict", name).inc()
+        self._outcomes.add(Evicted(command.pod.uid, ok, text))
+
+    async def _evict(self, command: Evict) -> str:
+        """Overload and silence are tried again within the time-out: both requests are safe to repeat."""
+        deadline = time.monotonic() + self._request_timeout
+        try:
+            await self._insist(lambda left: self._mark(command, left), deadline)
+            await self._insist(lambda left: self._delete(command, left), deadline)
+        except ApiError as error:
+            # A conflict is the uid's: the pod that was meant is gone.
+            if error.status in (404, 409):
+                return "already gone"
+            raise
+        return ""
+
+    async def _insist(self, request: Callable[[float], Any], deadline: float) -> None:
+        attempt = 0
+        while True:
+            if not self._fence():
+                raise KubeError("not sent: this process may not write any more")
+            try:
+                await request(max(0.05, deadline - time.monotonic()))
+                return
+            except (ApiError, Unreachable) as error:
+                if isinstance(error, ApiError) and not error.transient:
+                    raise
+                attempt += 1
+                pause = min(2.0, 0.1 * 2**attempt)
+                if isinstance(error, ApiError):
+                    pause = max(pause, error.retry_after)
+                if time.monotonic() + pause >= deadline:
+                    raise
+                await asyncio.sleep(pause)
+
+    async def _mark(self, command: Evict, timeout: float) -> None:
+        """By uid, not by version: whatever else changed, this pod is to go."""
+        ref = msgspec.structs.replace(command.pod, version=0)
+        body = condition_patch(ref, "DisruptionTarget", "True", "PreemptionByScheduler", command.text)
+        await self._client.patch(pod_path(ref.namespace, ref.name) + "/status", body, timeout=timeout)
+
+    async def _delete(self, command: Evict, timeout: float) -> None:
+        options: dict[str, Any] = {
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "preconditions": {"uid": command.pod.uid},
+        }
+        if command.grace is not None:
+            options["gracePeriodSeconds"] = command.grace
+        path = pod_path(command.pod.namespace, command.pod.name)
+        await self._client.delete(path, msgspec.json.encode(options), timeout=timeout)

@@ -1,0 +1,120 @@
+"""The Kubernetes port: what the cluster does becomes events, what the engine wants becomes API calls.
+
+Made by the composition root, driven by `runtime.loop`. Everything must happen in one running loop. Must
+not know the engine; all it keeps of the cluster is which shape each waiting pod was last seen with.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from prometheus_client import CollectorRegistry
+
+from fairlead.kube.access import check_access
+from fairlead.kube.actuate import Actuator
+from fairlead.kube.client import ApiClient
+from fairlead.kube.config import KubeAccess
+from fairlead.kube.outcomes import Stats, always
+from fairlead.kube.translate import KINDS, Kind
+from fairlead.kube.watch import Reflector, SyncGate
+from fairlead.model.command import Command
+from fairlead.model.event import Event, Listed, PodGone, PodSeen
+from fairlead.model.pod import Shape
+from fairlead.runtime.port import Inbox
+
+WATCHES = 16
+"""Connections beyond those of the binds: watches, conditions, Events."""
+
+
+class ShapeBook:
+    """The shape of each waiting pod of ours, and since which version it has had it.
+
+    So a bind that met a conflict can tell a harmless change (a label, a condition) from one of the spec.
+    """
+
+    def __init__(self, scheduler: str) -> None:
+        self._scheduler = scheduler
+        self._shapes: dict[str, tuple[int, Shape]] = {}
+
+    def learn(self, event: Event) -> None:
+        match event:
+            case PodSeen(pod):
+                if pod.node or pod.ended or pod.scheduler != self._scheduler:
+                    self._shapes.pop(pod.uid, None)
+                    return
+                known = self._shapes.get(pod.uid)
+                if known is None or known[1] != pod.shape:
+                    self._shapes[pod.uid] = (pod.version, pod.shape)
+            case PodGone(uid):
+                self._shapes.pop(uid, None)
+            case Listed("Pod", uids):
+                there = set(uids)
+                self._shapes = {uid: each for uid, each in self._shapes.items() if uid in there}
+            case _:
+                pass
+
+    def planned(self, uid: str, version: int) -> Shape | None:
+        """The shape the pod had at that version. One that changed since is answered by what it never was."""
+        known = self._shapes.get(uid)
+        if known is None:
+            return None
+        since, shape = known
+        return shape if since <= version else Shape(requests=(), unsupported=("the spec changed",))
+
+
+class KubePort:
+    def __init__(
+        self,
+        access: KubeAccess,
+        *,
+        scheduler: str = "fairlead",
+        kinds: tuple[Kind, ...] = KINDS,
+        bind_parallelism: int = 64,
+        request_timeout: float = 10.0,
+        queue_timeout: float | None = None,
+        pod_events: bool = True,
+        condition_rate: float = 50.0,
+        fence: Callable[[], bool] = always,
+        registry: CollectorRegistry | None = None,
+    ) -> None:
+        self.stats: Stats = {}
+        self._kinds = kinds
+        self._book = ShapeBook(scheduler)
+        self._client = ApiClient(
+            access,
+            connections=bind_parallelism + WATCHES,
+            request_timeout=request_timeout,
+            user_agent=scheduler,
+        )
+        self._actuator = Actuator(
+            self._client,
+            scheduler=scheduler,
+            registry=registry,
+            stats=self.stats,
+            planned=self._book.planned,
+            fence=fence,
+            parallel=bind_parallelism,
+            request_timeout=request_timeout,
+            queue_timeout=queue_timeout,
+            pod_events=pod_events,
+            condition_rate=condition_rate,
+        )
+        self.handles = self._actuator.handles
+
+    async def check_access(self) -> None:
+        """KubeError if this cluster cannot be scheduled with these credentials."""
+        await check_access(self._client)
+
+    async def run(self, inbox: Inbox) -> None:
+        self._actuator.attach(inbox)
+        gate = SyncGate(self._kinds)
+        async with asyncio.TaskGroup() as group:
+            for kind in self._kinds:
+                learn = self._book.learn if kind.name == "Pod" else None
+                group.create_task(Reflector(self._client, kind, inbox, gate, self.stats, learn).run())
+
+    def perform(self, commands: Sequence[Command]) -> None:
+        self._actuator.perform(commands)
+
+    async def close(self) -> None:
+        await self._actuator.close()
+        await self._client.close()

@@ -1,0 +1,289 @@
+"""A pod on the wire -> the pod the engine sees. Pure, and the hottest code of the package.
+
+Called by `kube.watch` for every pod event and by `kube.bind` after a conflict. The costly part, the
+Shape, is a function of the relevant parts of the spec in encoded form, so a thousand pods of one
+template cost one computation and share one Shape. Must not raise for anything an object may contain.
+"""
+
+from collections.abc import Iterator
+from datetime import datetime
+from functools import lru_cache
+
+import msgspec
+from msgspec import Struct
+
+from fairlead.kube.resources import StatusRequests, amounts, apply_pod_level, container_sums, host_ports, read
+from fairlead.kube.resources import add as add_sums
+from fairlead.kube.structs import (
+    Affinity,
+    Container,
+    ContainerStatus,
+    NodeRequirement,
+    NodeSelector,
+    NodeTerm,
+    ObjectMeta,
+    PodOutline,
+    PodSpec,
+    PodStatus,
+    Quantities,
+    Resources,
+    Spread,
+    Volume,
+    WirePod,
+    WireToleration,
+)
+from fairlead.model.pod import Expression, Operator, OwnerRef, Pod, PodPhase, Shape, Toleration
+
+PREFIX = "fairlead.dev/"
+REVOKED = "fairlead.dev/revoked"
+NOTHING = (Expression(key="metadata.name", operator=Operator.IN, values=(), field=True),)
+"""A term that no node satisfies: In with no values."""
+
+
+class ShapeParts(Struct, array_like=True):
+    """All that a Shape depends on. Encoded, it is the key of the cache."""
+
+    containers: list[Container]
+    inits: list[Container]
+    overhead: Quantities
+    resources: Resources | None
+    selector: dict[str, str]
+    affinity: Affinity | None
+    tolerations: list[WireToleration]
+    spread: list[Spread]
+    volumes: list[Volume]
+    claims: bool
+    group: str
+    userns_on_host: bool
+    statuses: dict[str, StatusRequests]
+    pod_status: StatusRequests | None
+    infeasible: bool
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(ShapeParts).decode
+_phases = {phase.value: phase for phase in PodPhase}
+_outline = msgspec.json.Decoder(PodOutline).decode
+
+
+@lru_cache(maxsize=65536)
+def millis(text: str | None) -> int:
+    """An RFC 3339 time in milliseconds since the epoch; 0 for none."""
+    return round(datetime.fromisoformat(text).timestamp() * 1000) if text else 0
+
+
+def version_of(text: str) -> int:
+    return int(text) if text.isdigit() else 0
+
+
+def owner_of(meta: ObjectMeta) -> OwnerRef | None:
+    for ref in meta.owner_references:
+        if ref.controller:
+            return OwnerRef(kind=ref.kind, name=ref.name, uid=ref.uid)
+    return None
+
+
+def own_annotations(meta: ObjectMeta) -> dict[str, str]:
+    if not meta.annotations:
+        return {}
+    return {key: value for key, value in meta.annotations.items() if key.startswith(PREFIX)}
+
+
+def pod(wire: WirePod) -> Pod:
+    """The whole pod. A quantity or operator that cannot be read makes it `unsupported`, never an error."""
+    meta, spec, status = wire.metadata, wire.spec, wire.status
+    return Pod(
+        uid=meta.uid,
+        namespace=meta.namespace,
+        name=meta.name,
+        version=version_of(meta.resource_version),
+        shape=shape(spec, status),
+        scheduler=spec.scheduler_name,
+        node=spec.node_name,
+        phase=_phases.get(status.phase, PodPhase.UNKNOWN),
+        created=millis(meta.creation_timestamp),
+        deleting=meta.deletion_timestamp is not None,
+        gated=bool(spec.scheduling_gates),
+        priority=spec.priority,
+        labels=meta.labels,
+        annotations=own_annotations(meta),
+        owner=owner_of(meta),
+        condition=_scheduled(status),
+        started=_started(status),
+        walltime=spec.active_deadline_seconds * 1000,
+    )
+
+
+def unreadable(raw: bytes | msgspec.Raw, error: Exception) -> Pod:
+    """What can be saved of a pod that does not decode; raises only when its metadata cannot be read."""
+    wire = _outline(raw)
+    meta = wire.metadata
+    return Pod(
+        uid=meta.uid,
+        namespace=meta.namespace,
+        name=meta.name,
+        version=version_of(meta.resource_version),
+        shape=_unreadable_shape(error),
+        scheduler=wire.spec.scheduler_name,
+        node=wire.spec.node_name,
+        phase=_phases.get(wire.status.phase, PodPhase.UNKNOWN),
+        created=millis(meta.creation_timestamp),
+        deleting=meta.deletion_timestamp is not None,
+        labels=meta.labels,
+        annotations=own_annotations(meta),
+        owner=owner_of(meta),
+    )
+
+
+def _unreadable_shape(error: Exception) -> Shape:
+    return Shape(requests=(("pods", 1),), unsupported=(f"unreadable: {error}",))
+
+
+def shape(spec: PodSpec, status: PodStatus) -> Shape:
+    try:
+        return _shape(_encode(_parts(spec, status)))
+    except (ValueError, OverflowError) as error:
+        return _unreadable_shape(error)
+
+
+def _parts(spec: PodSpec, status: PodStatus) -> ShapeParts:
+    statuses = _status_requests(status.container_statuses, status.init_container_statuses)
+    whole = status.resources and (status.resources.requests, status.allocated_resources)
+    return ShapeParts(
+        spec.containers or [],
+        spec.init_containers,
+        spec.overhead,
+        spec.resources,
+        spec.node_selector,
+        spec.affinity,
+        spec.tolerations,
+        spec.topology_spread_constraints,
+        spec.volumes,
+        bool(spec.resource_claims),
+        "schedulingGroup" if spec.scheduling_group else "workloadRef" if spec.workload_ref else "",
+        spec.host_network and not spec.host_users,
+        statuses,
+        whole,
+        bool(statuses or whole) and _infeasible(status),
+    )
+
+
+def _status_requests(*lists: list[ContainerStatus]) -> dict[str, StatusRequests]:
+    """Only where the kubelet reports `resources`; allocatedResources alone does not count."""
+    return {
+        each.name: (each.resources.requests, each.allocated_resources)
+        for statuses in lists
+        for each in statuses
+        if each.resources is not None
+    }
+
+
+def _infeasible(status: PodStatus) -> bool:
+    for condition in status.conditions:
+        if condition.type == "PodResizePending":
+            return condition.reason == "Infeasible"
+    return False
+
+
+@lru_cache(maxsize=16384)
+def _shape(key: bytes) -> Shape:
+    parts = _decode(key)
+    sums = container_sums(parts.containers, parts.inits, parts.statuses, parts.infeasible)
+    apply_pod_level(sums, parts.resources, parts.pod_status, parts.infeasible)
+    add_sums(sums, read(parts.overhead))
+    return _intern(
+        Shape(
+            requests=amounts(sums, host_ports(parts.containers, parts.inits)),
+            selector=_selector(parts.selector),
+            affinity=_required(parts.affinity),
+            tolerations=_tolerations(parts.tolerations),
+            unsupported=tuple(dict.fromkeys(_unsupported(parts))),
+        )
+    )
+
+
+@lru_cache(maxsize=16384)
+def _intern(shape: Shape) -> Shape:
+    """The first of all equal shapes: templates that differ only in names share one, too."""
+    return shape
+
+
+def _selector(labels: dict[str, str]) -> tuple[Expression, ...]:
+    return tuple(sorted(Expression(key, Operator.IN, (value,)) for key, value in labels.items()))
+
+
+def _tolerations(wire: list[WireToleration]) -> tuple[Toleration, ...]:
+    return tuple(
+        sorted({Toleration(each.key, each.operator or "Equal", each.value, each.effect) for each in wire})
+    )
+
+
+def _required(affinity: Affinity | None) -> tuple[tuple[Expression, ...], ...]:
+    """A disjunction of terms. A term without requirements matches nothing, so it is left out."""
+    required = affinity and affinity.node_affinity
+    selector: NodeSelector | None = required and required.requiredDuringSchedulingIgnoredDuringExecution
+    if selector is None:
+        return ()
+    terms = {_term(term) for term in selector.node_selector_terms}
+    return tuple(sorted(term for term in terms if term)) or (NOTHING,)
+
+
+def _term(term: NodeTerm) -> tuple[Expression, ...]:
+    labels = [_expression(each, field=False) for each in term.match_expressions]
+    fields = [_expression(each, field=True) for each in term.match_fields]
+    return tuple(sorted(labels + fields))
+
+
+def _expression(wire: NodeRequirement, field: bool) -> Expression:
+    return Expression(wire.key, Operator(wire.operator), tuple(sorted(wire.values)), field)
+
+
+def _unsupported(parts: ShapeParts) -> Iterator[str]:
+    """Fields that kube-scheduler's default filters look at and Fairlead does not yet."""
+    affinity = parts.affinity
+    if affinity:
+        for path, value in (
+            ("podAffinity", affinity.pod_affinity),
+            ("podAntiAffinity", affinity.pod_anti_affinity),
+        ):
+            if value and value.requiredDuringSchedulingIgnoredDuringExecution:
+                yield f"spec.affinity.{path}.requiredDuringSchedulingIgnoredDuringExecution"
+    if any(each.when_unsatisfiable == "DoNotSchedule" for each in parts.spread):
+        yield "spec.topologySpreadConstraints[].whenUnsatisfiable=DoNotSchedule"
+    for volume in parts.volumes:
+        for kind in volume.__struct_fields__:
+            if getattr(volume, kind) is not None:
+                yield f"spec.volumes[].{kind}"
+    if parts.claims:
+        yield "spec.resourceClaims"
+    if parts.group:
+        yield f"spec.{parts.group}"
+    if parts.userns_on_host:
+        yield "spec.hostUsers=false with spec.hostNetwork"
+    for container in (*parts.containers, *parts.inits):
+        if any(rule.action == "RestartAllContainers" for rule in container.restart_policy_rules):
+            yield "spec.containers[].restartPolicyRules[].action=RestartAllContainers"
+
+
+def _scheduled(status: PodStatus) -> str:
+    for condition in status.conditions:
+        if condition.type == "PodScheduled":
+            return f"{condition.status}/{condition.reason}"
+    return ""
+
+
+def _started(status: PodStatus) -> bool:
+    """A failed pod may have been refused by the kubelet: there the containers themselves decide."""
+    if status.phase in ("Running", "Succeeded"):
+        return True
+    return any(
+        each.restart_count > 0 or _ran(each)
+        for each in (*status.container_statuses, *status.init_container_statuses)
+    )
+
+
+def _ran(status: ContainerStatus) -> bool:
+    return any(
+        state is not None and (state.running is not None or state.terminated is not None)
+        for state in (status.state, status.last_state)
+    )

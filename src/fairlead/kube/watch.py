@@ -1,0 +1,297 @@
+"""One reflector per kind: what the API server has, as events, for ever.
+
+Run by `kube.port`. A first list comes by WatchList streaming (paged lists where the server has none), then
+the watch goes on from its version; 410 lists anew. Objects of a list are emitted sorted by (created,
+version), then Listed, then, once, Synced. Must never drop an event, never select by field (a selector
+hides how a pod ended) and never raise for a fault of the server: it logs and tries again.
+"""
+
+import asyncio
+import random
+import time
+from collections.abc import Callable
+
+import msgspec
+import structlog
+
+from fairlead.kube.client import ApiClient
+from fairlead.kube.errors import ApiError, KubeError, Unreachable
+from fairlead.kube.lines import LineSplitter
+from fairlead.kube.structs import MetadataOnly, ObjectList, Status, WatchEvent
+from fairlead.kube.translate import Kind, Line, identity
+from fairlead.kube.translate_pod import version_of
+from fairlead.model.event import Event, Listed, NodeSeen, OwnerSeen, PodSeen, Synced
+from fairlead.runtime.port import Inbox
+
+log = structlog.get_logger("fairlead.kube")
+
+PAGE = 500
+IDLE = 150.0
+"""Seconds without a byte after which a watch is dead: bookmarks come about once a minute."""
+FIRST_IDLE = 30.0
+"""The same while a first list streams in."""
+WATCH_SECONDS = (300, 600)
+LOG_EVERY = 30.0
+INITIAL_END = "k8s.io/initial-events-end"
+
+_envelope = msgspec.json.Decoder(WatchEvent).decode
+_metadata = msgspec.json.Decoder(MetadataOnly).decode
+_status = msgspec.json.Decoder(Status).decode
+_list = msgspec.json.Decoder(ObjectList).decode
+
+
+class Expired(Exception):
+    """The version we watched from is too old (410): list anew."""
+
+
+class SyncGate:
+    """Emits Synced(source) once, when all kinds of that source have been listed."""
+
+    def __init__(self, kinds: tuple[Kind, ...]) -> None:
+        self._missing: dict[str, set[str]] = {}
+        for kind in kinds:
+            self._missing.setdefault(kind.source, set()).add(kind.name)
+
+    def listed(self, kind: Kind) -> list[Event]:
+        missing = self._missing.get(kind.source)
+        if missing is None:
+            return []
+        missing.discard(kind.name)
+        if missing:
+            return []
+        del self._missing[kind.source]
+        return [Synced(kind.source)]
+
+
+class Reflector:
+    """Lists and watches one kind. `on_event` is told of each event before it goes to the inbox."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        kind: Kind,
+        inbox: Inbox,
+        gate: SyncGate,
+        stats: dict[str, int],
+        on_event: Callable[[Event], None] | None = None,
+        *,
+        idle: float = IDLE,
+        first_idle: float = FIRST_IDLE,
+        backoff: tuple[float, float] = (0.2, 15.0),
+    ) -> None:
+        self._client = client
+        self._kind = kind
+        self._inbox = inbox
+        self._gate = gate
+        self._stats = stats
+        self._on_event = on_event
+        self._idle = idle
+        self._first_idle = first_idle
+        self._backoff = backoff
+        self._version = ""
+        self._streaming = True
+        self._streamed = False
+        self._failures = 0
+        self._logged = -LOG_EVERY
+
+    async def run(self) -> None:
+        """Until cancelled. Without a version it lists; with one it goes on from there."""
+        while True:
+            try:
+                if not self._version:
+                    await self._list()
+                await self._watch()
+                self._failures = 0
+            except Expired:
+                self._version = ""
+                self._count("relists")
+            except Exception as error:
+                # Whatever it was, the cluster must be watched: a scheduler that is blind is worse.
+                self._complain(error)
+                self._consider(error)
+                await asyncio.sleep(self._pause())
+
+    def _consider(self, error: Exception) -> None:
+        """Whether to go on from where we were. After some refusals in a row a list is the safer start."""
+        self._failures += 1
+        if not isinstance(error, ApiError) or error.status in (401, 403, 429, 503):
+            return
+        if error.status == 410 or self._failures >= 3:
+            self._version = ""
+
+    def _pause(self) -> float:
+        low, high = self._backoff
+        return random.uniform(0.5, 1.0) * min(high, low * 2 ** min(self._failures, 10))
+
+    def _complain(self, error: Exception) -> None:
+        self._count("watch_errors")
+        if time.monotonic() - self._logged < LOG_EVERY:
+            return
+        self._logged = time.monotonic()
+        known = isinstance(error, KubeError)
+        log.warning(
+            "cannot watch; trying again",
+            kind=self._kind.name,
+            error=str(error) or repr(error),
+            exc_info=not known,
+        )
+
+    def _count(self, name: str, by: int = 1) -> None:
+        self._stats[name] = self._stats.get(name, 0) + by
+
+    async def _list(self) -> None:
+        if self._streaming:
+            try:
+                await self._stream_list()
+                return
+            except ApiError as error:
+                if error.status not in (400, 422):
+                    raise
+                self._without_streaming(str(error))
+            except Unreachable as error:
+                if self._streamed:
+                    self._without_streaming(f"no mark of the end: {error}")
+                raise
+        await self._paged_list()
+
+    def _without_streaming(self, why: str) -> None:
+        self._streaming = False
+        log.info("the server does not stream lists; using pages", kind=self._kind.name, why=why)
+
+    async def _stream_list(self) -> None:
+        """WatchList: without allowWatchBookmarks the end mark would never come."""
+        params = {
+            "watch": "1",
+            "sendInitialEvents": "true",
+            "resourceVersionMatch": "NotOlderThan",
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": str(random.randint(*WATCH_SECONDS)),
+        }
+        found: dict[str, Event] = {}
+        splitter = LineSplitter()
+        rest: list[Line] = []
+        self._streamed = False
+        async with self._client.stream(self._kind.path, params, self._first_idle) as chunks:
+            self._streamed = True
+            async for chunk in chunks:
+                for raw in splitter.feed(chunk):
+                    line = self._checked(self.read(raw))
+                    if not self._version:
+                        self._collect(found, line)
+                    else:
+                        rest.append(line)
+                if self._version:
+                    # The same stream could go on; a watch of its own has the right idle time.
+                    self._emit(rest)
+                    return
+        # Ended without the mark: a server that ignores sendInitialEvents.
+        self._without_streaming("the stream ended without its mark")
+        await self._paged_list()
+
+    def _collect(self, found: dict[str, Event], line: Line) -> None:
+        if line.end_of_list:
+            self._finish_list(found, line.version)
+        elif line.item is not None:
+            uid = identity(line.item)[2]
+            if uid:
+                found[uid] = line.item
+
+    async def _paged_list(self) -> None:
+        """Pages of one snapshot; all carry its version. A page that expired (410) starts anew."""
+        found: dict[str, Event] = {}
+        token = ""
+        while True:
+            params = {"limit": str(PAGE)}
+            if token:
+                params["continue"] = token
+            answer = await self._client.get(self._kind.path, params=params, timeout=60.0)
+            page = _list(answer)
+            for raw in page.items:
+                item = self._kind.seen(raw, self._count)
+                if item is not None:
+                    found[identity(item)[2]] = item
+            await asyncio.sleep(0)
+            token = page.metadata.token
+            if not token:
+                return self._finish_list(found, version_of(page.metadata.resource_version))
+
+    def _finish_list(self, found: dict[str, Event], version: int) -> None:
+        items = sorted(found.values(), key=identity)
+        uids = tuple(identity(item)[2] for item in items)
+        self._put([*items, Listed(self._kind.name, uids, version), *self._gate.listed(self._kind)])
+        self._version = str(version)
+        self._count(f"listed_{self._kind.name}", len(items))
+        log.info("listed", kind=self._kind.name, objects=len(items), version=version)
+
+    async def _watch(self) -> None:
+        params = {
+            "watch": "1",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": self._version,
+            "timeoutSeconds": str(random.randint(*WATCH_SECONDS)),
+        }
+        splitter = LineSplitter()
+        async with self._client.stream(self._kind.path, params, self._idle) as chunks:
+            async for chunk in chunks:
+                self._emit([self.read(raw) for raw in splitter.feed(chunk)])
+
+    def _emit(self, lines: list[Line]) -> None:
+        """One put for all that one chunk brought. An error line ends the watch, after what came before."""
+        events: list[Event] = []
+        for line in lines:
+            if line.what == "ERROR":
+                self._put(events)
+                self._checked(line)
+            if line.item is not None:
+                events.append(line.item)
+        self._put(events)
+        if lines:
+            self._failures = 0
+            if version := lines[-1].version:
+                self._version = str(version)
+
+    def _put(self, events: list[Event]) -> None:
+        if not events:
+            return
+        if self._on_event is not None:
+            for event in events:
+                self._on_event(event)
+        self._inbox.put(events)
+        self._count("events", len(events))
+
+    def _checked(self, line: Line) -> Line:
+        if line.what != "ERROR":
+            return line
+        if line.code == 410:
+            raise Expired(line.text)
+        raise ApiError(f"watch {self._kind.name}: {line.text} ({line.code})", status=line.code)
+
+    def read(self, raw: bytes) -> Line:
+        """One watch line. The envelope alone is decoded first: a bookmark's object is not a valid one."""
+        envelope = _envelope(raw)
+        what = envelope.type
+        if what in ("ADDED", "MODIFIED"):
+            item = self._kind.seen(envelope.object, self._count)
+            if item is None:
+                return Line(what, 0)
+            return Line(what, version_in(item), item)
+        if what == "ERROR":
+            status = _status(envelope.object)
+            return Line(what, 0, code=status.code, text=status.message)
+        meta = _metadata(envelope.object).metadata
+        version = version_of(meta.resource_version)
+        if what == "DELETED":
+            return Line(what, version, self._kind.gone(meta.uid, version))
+        return Line(what, version, end_of_list=meta.annotations.get(INITIAL_END) == "true")
+
+
+def version_in(event: Event) -> int:
+    match event:
+        case PodSeen(pod):
+            return pod.version
+        case NodeSeen(node):
+            return node.version
+        case OwnerSeen(owner):
+            return owner.version
+        case _:
+            return 0
