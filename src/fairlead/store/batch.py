@@ -111,11 +111,16 @@ def _once(grants: Sequence[Grant]) -> Sequence[Grant]:
 
 
 async def write(conn: Connection, todo: Sequence[tuple[bytes, dict[str, Any]]]) -> None:
-    """One transaction, one round trip. FencedError if a newer leader exists; nothing is written then."""
+    """One transaction, one round trip. FencedError if a newer leader exists; nothing is written then.
+
+    After any error the connection is left in the failed transaction: throw it away.
+    """
     try:
-        async with conn.pipeline(), conn.transaction():
+        async with conn.pipeline():  # conn.transaction() would wait for an answer to BEGIN, and before COMMIT
+            await conn.execute(SQL["begin"])
             for statement, values in todo:
                 await conn.execute(statement, values)
+            await conn.execute(SQL["commit"])
     except psycopg.Error as error:
         if error.sqlstate == _FENCED:
             message = error.diag.message_primary or ""

@@ -1,5 +1,6 @@
 -- All statements of the store, by name. Rows travel as one JSON parameter: a batch is one statement whatever
 -- its size. Column order of restore_groups, list_groups and find_groups is that of store/rows.py.
+-- A literal % is doubled in statements that take values, and only there.
 
 -- name: database_exists
 SELECT 1 FROM pg_database WHERE datname = %(name)s
@@ -38,7 +39,7 @@ SELECT pg_advisory_xact_lock(7021788102201)
 SELECT pg_try_advisory_lock(7021788102202)
 
 -- name: writer_of_lock
-SELECT coalesce(string_agg(format('%%s, process %%s', coalesce(host(a.client_addr), 'this machine'), a.pid), '; '), '')
+SELECT coalesce(string_agg(format('%s, process %s', coalesce(host(a.client_addr), 'this machine'), a.pid), '; '), '')
 FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
 WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
   AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
@@ -54,6 +55,12 @@ UPDATE leader SET epoch = epoch + 1, holder = %(holder)s, since = %(now)s RETURN
 
 -- name: epoch
 SELECT epoch FROM leader
+
+-- name: begin
+BEGIN
+
+-- name: commit
+COMMIT
 
 -- name: fence
 SELECT fence(%(epoch)s::bigint, %(now)s::bigint)
@@ -106,7 +113,7 @@ SELECT id, key, incarnation, namespace, name, seq, first_seen, source, size, see
 FROM group_record g
 WHERE phase <> 'ended'
    OR EXISTS (SELECT 1 FROM grant_record r WHERE r."group" = g.id AND r.state = 'open')
-   OR id IN (SELECT DISTINCT ON (key) id FROM group_record WHERE phase = 'ended' AND key LIKE 'label:%%'
+   OR id IN (SELECT DISTINCT ON (key) id FROM group_record WHERE phase = 'ended' AND key LIKE 'label:%'
              ORDER BY key, incarnation DESC)
 ORDER BY seq, first_seen, id
 

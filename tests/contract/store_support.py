@@ -1,0 +1,207 @@
+"""What the store's tests share: an inbox that can be waited on, servers to test against, records to write.
+
+Servers are real processes. They are started by `EmbeddedServer` or, for a server with a TCP port and a
+password, by `TcpServer`; whoever makes one ends it. Waiting is by deadline, never by a measured duration.
+"""
+
+import asyncio
+import contextlib
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from fairlead.model.command import RecordAllocations
+from fairlead.model.event import Event, Synced
+from fairlead.model.group import GroupRecord, Phase
+from fairlead.model.plan import Grant, Placement, Reserve
+from fairlead.store.postgres import PostgresStore
+
+DEADLINE = 60.0
+DEBIAN = Path("/usr/lib/postgresql/15/bin")
+NOBODY = 65534
+
+
+class Events:
+    """An inbox that keeps everything."""
+
+    def __init__(self) -> None:
+        self.all: list[Event] = []
+
+    def put(self, events: Sequence[Event]) -> None:
+        self.all.extend(events)
+
+    def of(self, kind: type) -> list[Any]:
+        return [event for event in self.all if isinstance(event, kind)]
+
+    async def wait(self, wanted: Callable[[], object], what: str = "") -> None:
+        await until(wanted, lambda: f"{what}; so far {self.all[-8:]}")
+
+    async def first(self, kind: type, count: int = 1) -> Any:
+        """The `count`-th event of the kind, waited for."""
+        await self.wait(lambda: len(self.of(kind)) >= count, f"no {kind.__name__} number {count}")
+        return self.of(kind)[count - 1]
+
+
+async def until(wanted: Callable[[], object], what: Callable[[], str] = str) -> None:
+    deadline = time.monotonic() + DEADLINE
+    while not wanted():
+        assert time.monotonic() < deadline, f"waited in vain: {what()}"
+        await asyncio.sleep(0.005)
+
+
+@contextlib.asynccontextmanager
+async def running(store: Any, wait: bool = True) -> AsyncIterator[Events]:
+    """The store's life around a test, ended the way the application ends it."""
+    inbox = Events()
+    task = asyncio.create_task(store.run(inbox))
+    try:
+        if wait:
+            await inbox.first(Synced)
+        yield inbox
+    finally:
+        await store.close()
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+@contextlib.contextmanager
+def folder() -> Iterator[Path]:
+    """A folder that the embedded server may use also when the tests run as root: pytest's own are private."""
+    path = Path(tempfile.mkdtemp(prefix="fl-"))
+    path.chmod(0o711)
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+class TcpServer:
+    """A PostgreSQL on a loopback port with a password, like one that a user would bring."""
+
+    def __init__(self, bin_dir: Path, top: Path, port: int) -> None:
+        self._bin, self._top, self._port = bin_dir, top, port
+        self._password = secrets.token_hex(16)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"postgresql://tester:{self._password}@127.0.0.1:{self._port}/postgres"
+
+    def _options(self) -> dict[str, Any]:
+        options: dict[str, Any] = {"cwd": "/", "env": {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"}}
+        if os.geteuid() == 0:
+            options |= {"user": NOBODY, "group": NOBODY, "extra_groups": []}
+        return options
+
+    def create(self) -> None:
+        home = self._top / "tcp"
+        home.mkdir(mode=0o700)
+        secret = home / "password"
+        secret.write_text(self._password)
+        if os.geteuid() == 0:
+            os.chown(home, NOBODY, NOBODY)
+            os.chown(secret, NOBODY, NOBODY)
+        command = [self._bin / "initdb", "-D", home / "data", "-U", "tester", "-A", "scram-sha-256"]
+        command += ["--pwfile", secret, "-E", "UTF8", "--locale=C", "--no-sync"]
+        subprocess.run(command, check=True, capture_output=True, **self._options())
+
+    def start(self) -> None:
+        settings = {
+            "listen_addresses": "127.0.0.1",
+            "port": str(self._port),
+            "unix_socket_directories": "",
+            "fsync": "off",
+        }
+        command = [str(self._bin / "postgres"), "-D", str(self._top / "tcp" / "data")]
+        command += [word for key, value in settings.items() for word in ("-c", f"{key}={value}")]
+        with (self._top / "tcp.log").open("ab") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, **self._options())
+        deadline = time.monotonic() + DEADLINE
+        while True:
+            try:
+                psycopg.connect(self.url, connect_timeout=5).close()
+                return
+            except psycopg.OperationalError:
+                assert time.monotonic() < deadline, (self._top / "tcp.log").read_text()
+                time.sleep(0.02)
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.send_signal(2)
+            self._process.wait(30)
+            self._process = None
+
+
+@contextlib.contextmanager
+def fresh_database(url: str) -> Iterator[str]:
+    """An empty database of its own on that server."""
+    name = f"fairlead_test_{secrets.token_hex(6)}"
+    with psycopg.connect(url, autocommit=True) as conn:
+        conn.execute(f"CREATE DATABASE {name}".encode())
+        try:
+            yield psycopg.conninfo.make_conninfo(url, dbname=name)
+        finally:
+            conn.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)".encode())
+
+
+def group(number: int, **changes: Any) -> GroupRecord:
+    """The group `g<number>`, the `number`-th to arrive."""
+    key = f"label:ns/g{number}"
+    values: dict[str, Any] = {
+        "id": f"{key}#0",
+        "key": key,
+        "incarnation": 0,
+        "namespace": "ns",
+        "name": f"g{number}",
+        "seq": number,
+        "first_seen": 1_700_000_000_000 + number,
+        "phase": Phase.QUEUED,
+    }
+    return GroupRecord(**values | changes)
+
+
+def grants(plan: str, epoch: int, numbers: Sequence[int], pods: int = 2) -> tuple[Grant, ...]:
+    """One grant per group, each of so many pods."""
+    return tuple(
+        Grant(
+            f"{plan}/{group(number).id}",
+            plan,
+            group(number).id,
+            epoch,
+            1_700_000_001_000,
+            tuple(Placement(f"uid-{plan}-{number}-{pod}", f"node-{pod}") for pod in range(pods)),
+        )
+        for number in numbers
+    )
+
+
+def record(
+    plan: str, epoch: int, numbers: Sequence[int], pods: int = 2, *promised: Reserve
+) -> RecordAllocations:
+    """A plan that starts these groups."""
+    records = tuple(group(number, phase=Phase.STARTING) for number in numbers)
+    return RecordAllocations(
+        plan, epoch, 1_700_000_001_000, grants(plan, epoch, numbers, pods), promised, records
+    )
+
+
+def rows(store: PostgresStore, statement: str) -> list[tuple[Any, ...]]:
+    """What somebody else sees in the store's database."""
+    with psycopg.connect(store.url, options="-csearch_path=fairlead") as conn:
+        return conn.execute(statement.encode()).fetchall()
