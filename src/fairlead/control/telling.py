@@ -59,7 +59,7 @@ def _announce(state: State, group: Group) -> list[Command]:
 
 
 def _word(state: State, group: Group) -> str:
-    """The reason in Events and conditions. Autoscalers act on `Unschedulable`: only where nodes would help."""
+    """The reason in Events and conditions. Autoscalers act on `Unschedulable`: only where it helps."""
     why = group.reason.why
     if group.rejected:
         return Why.RESOURCES

@@ -24,6 +24,8 @@ class Vector(NamedTuple):
 
     rows: Ints
     amounts: Ints
+    pairs: tuple[tuple[int, int], ...]
+    """The same as Python integers, for the steps that touch one node only."""
 
 
 class Inventory:
@@ -65,8 +67,9 @@ class Inventory:
         """The request as rows and amounts; unknown resources get a row (with no capacity anywhere)."""
         vector = self.vectors.get(amounts)
         if vector is None:
-            rows = np.array([self._resource(name) for name, _ in amounts], dtype=np.int64)
-            vector = Vector(rows, np.array([n for _, n in amounts], dtype=np.int64))
+            pairs = tuple((self._resource(name), n) for name, n in amounts)
+            rows = np.array([row for row, _ in pairs], dtype=np.int64)
+            vector = Vector(rows, np.array([n for _, n in pairs], dtype=np.int64), pairs)
             self.vectors[amounts] = vector
         return vector
 

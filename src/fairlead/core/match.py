@@ -5,7 +5,8 @@ mask) through the cycle, catching up with the draft's log instead of starting an
 single pods of fifty shapes cost fifty scans and ten thousand small steps.
 
 Match policies: `first` lowest node first; `pack` the fullest node that fits first (kube-scheduler's
-MostAllocated); `spread` the emptiest first, as evenly as possible (LeastAllocated).
+MostAllocated); `spread` the emptiest first, as evenly as possible (LeastAllocated). Load is a node's
+share of cpu and memory in use before the placing, so it is one column for all shapes.
 """
 
 from typing import NamedTuple
@@ -19,8 +20,9 @@ from fairlead.core.snapshot import Draft, Request, Task, rows_since
 from fairlead.model.plan import Placement
 from fairlead.model.pod import Shape
 
-_SCALE = 1_000_000
-_Rows = slice | Ints | NDArray[np.intp]
+_CHUNK = 256
+_NEVER = 1 << 60
+_Rows = slice | NDArray[np.intp]
 
 
 class Spot(NamedTuple):
@@ -31,72 +33,83 @@ class Spot(NamedTuple):
 
 
 class View:
-    """How often one request fits on each node now, kept up to date along the draft's log."""
+    """Where one request fits now, kept up to date along the draft's log.
+
+    For single pods it keeps a superset of the nodes that fit (what did not fit stays out until a rewind)
+    and checks the chosen node itself; for several it keeps exact counts.
+    """
 
     def __init__(self, draft: Draft, vector: Vector, mask: Mask) -> None:
         self.draft, self.vector, self.mask = draft, vector, mask
-        self._fits: NDArray[np.bool_] | None = None
+        self._cursor = 0
+        self._maybe: NDArray[np.bool_] | None = None
         self._counts: Ints | None = None
-        self._scores: Ints | None = None
         self._at = len(draft.log)
+        self._reopened = draft.reopened
 
-    def fits(self) -> NDArray[np.bool_]:
-        """[node] whether one more fits."""
-        self._catch_up()
-        if self._fits is None:
-            self._fits = self._fit(slice(None)) & self.mask
-        return self._fits
+    def lowest(self) -> int:
+        """The lowest node row where one fits; -1 if none. The cursor only moves forward."""
+        self._forget_after_rewind()
+        row, size = self._cursor, len(self.mask)
+        if row < size and self.mask[row] and self.draft.fits(self.vector, row):
+            return row
+        while row < size:
+            fits = self._fit(slice(row, row + _CHUNK)) & self.mask[row : row + _CHUNK]
+            at = int(fits.argmax())
+            if fits[at]:
+                self._cursor = row + at
+                return self._cursor
+            row += _CHUNK
+        self._cursor = size
+        return -1
+
+    def most(self, sign: int) -> int:
+        """The node row with the highest (sign 1) or lowest (-1) load where one fits; -1 if none."""
+        self._forget_after_rewind()
+        if self._maybe is None:
+            self._maybe = self._fit(slice(None)) & self.mask
+        if not len(self._maybe):
+            return -1
+        while True:
+            load = self.draft.load()
+            if sign > 0:
+                row = int(np.where(self._maybe, load, -_NEVER).argmax())
+            else:
+                row = int(np.where(self._maybe, load, _NEVER).argmin())
+            if not self._maybe[row]:
+                return -1
+            if self.draft.fits(self.vector, row):
+                return row
+            self._maybe[row] = False
 
     def counts(self) -> Ints:
         """[node] how many fit; 0 where the mask forbids the node."""
-        self._catch_up()
         if self._counts is None:
             self._counts = self._count(slice(None)) * self.mask
+        elif self._at < len(self.draft.log):
+            rows = rows_since(self.draft, self._at)
+            self._counts[rows] = self._count(rows) * self.mask[rows]
+        self._at = len(self.draft.log)
         return self._counts
 
-    def scores(self) -> Ints:
-        """[node] mean share of cpu, memory and what else is asked for that would be in use, in millionths."""
-        self._catch_up()
-        if self._scores is None:
-            self._scores = self._score(slice(None))
-        return self._scores
-
-    def _catch_up(self) -> None:
-        log = self.draft.log
-        if self._at == len(log):
-            return
-        rows = np.unique(rows_since(self.draft, self._at))
-        if self._fits is not None:
-            self._fits[rows] = self._fit(rows) & self.mask[rows]
-        if self._counts is not None:
-            self._counts[rows] = self._count(rows) * self.mask[rows]
-        if self._scores is not None:
-            self._scores[rows] = self._score(rows)
-        self._at = len(log)
+    def _forget_after_rewind(self) -> None:
+        if self._reopened != self.draft.reopened:
+            self._reopened, self._cursor, self._maybe = self.draft.reopened, 0, None
 
     def _fit(self, rows: _Rows) -> NDArray[np.bool_]:
         free = self.draft.free
-        result = free[0, rows] >= -(1 << 62)  # all true, of the right length
-        for resource, amount in zip(self.vector.rows, self.vector.amounts, strict=True):
-            result &= free[resource, rows] >= amount
-        return result
+        result: NDArray[np.bool_] | None = None
+        for resource, amount in self.vector.pairs:
+            enough = free[resource, rows] >= amount
+            result = enough if result is None else result & enough
+        return np.ones(free[0, rows].shape, dtype=bool) if result is None else result
 
     def _count(self, rows: _Rows) -> Ints:
         free = self.draft.free
         result = np.full_like(free[0, rows], 1 << 40)
-        for resource, amount in zip(self.vector.rows, self.vector.amounts, strict=True):
+        for resource, amount in self.vector.pairs:
             np.minimum(result, free[resource, rows] // amount, out=result)
         return np.maximum(result, 0)
-
-    def _score(self, rows: _Rows) -> Ints:
-        free, capacity = self.draft.free, self.draft.snapshot.capacity
-        total = np.zeros_like(free[0, rows])
-        counted = 0
-        for resource, amount in zip(self.vector.rows, self.vector.amounts, strict=True):
-            whole = capacity[resource, rows]
-            total += (whole - free[resource, rows] + amount) * _SCALE // np.maximum(whole, 1)
-            counted += 1
-        return total // max(counted, 1)
 
 
 class Matcher:
@@ -152,15 +165,9 @@ class Matcher:
         return [tasks[i] for i in sorted(range(len(tasks)), key=lambda i: (room[i], i))]
 
     def _one(self, view: View) -> int:
-        fits = view.fits()
-        if self.policy == "first" or not len(fits):
-            row = int(fits.argmax()) if len(fits) else 0
-        else:
-            sign = 1 if self.policy == "pack" else -1
-            row = int(np.where(fits, sign * view.scores(), -(1 << 60)).argmax())
-        if not len(fits) or not fits[row]:
-            return -1
-        self.draft.take(view.vector, row, 1)
+        row = view.lowest() if self.policy == "first" else view.most(1 if self.policy == "pack" else -1)
+        if row >= 0:
+            self.draft.take(view.vector, row, 1)
         return row
 
     def _many(self, view: View, wanted: int) -> list[Spot] | None:
@@ -168,11 +175,11 @@ class Matcher:
         if int(counts.sum()) < wanted:
             return None
         if self.policy == "spread":
-            spots = _level(counts, view.scores(), wanted)
+            spots = _level(counts, self.draft.load(), wanted)
         else:
             order = np.flatnonzero(counts)
             if self.policy == "pack":
-                order = order[np.argsort(-view.scores()[order], kind="stable")]
+                order = order[np.argsort(-self.draft.load()[order], kind="stable")]
             spots = _fill(counts, order, wanted)
         for spot in spots:
             self.draft.take(view.vector, spot.row, spot.times)

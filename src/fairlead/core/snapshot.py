@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from fairlead.core.inventory import Ints, Inventory, Vector
 from fairlead.core.labels import NodeClasses
+from fairlead.core.profile import Release
 from fairlead.model.pod import Amounts, Shape
 from fairlead.model.settings import Settings
 
@@ -51,6 +52,8 @@ class Snapshot(NamedTuple):
     resources: dict[str, int]
     waiting: tuple[Request, ...]
     unchecked: tuple[Request, ...] = ()
+    running: tuple[Release, ...] = ()
+    """What started groups will give back; only for policies that look ahead."""
 
 
 def take(
@@ -61,6 +64,7 @@ def take(
     epoch: int,
     now: int,
     settings: Settings,
+    running: tuple[Release, ...] = (),
 ) -> Snapshot:
     """Copy what a plan needs.
 
@@ -81,22 +85,45 @@ def take(
         resources=dict(inventory.resources),
         waiting=waiting,
         unchecked=unchecked,
+        running=running,
     )
 
 
+_NOTHING = Vector(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64), ())
+
+
 class Draft:
-    """Free amounts as they would be; every taking is logged, so it can be rewound to a mark."""
+    """Free amounts as they would be; every taking is logged, so it can be rewound to a mark.
+
+    Within a cycle free only shrinks, but for rewinds: `reopened` counts those, so that what is known
+    not to fit can be trusted until it moves.
+    """
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
         self.free = snapshot.free.copy()
         self.log: list[tuple[Vector, int, int]] = []
         """(request, node row, how many) in order; `core.match` catches up with it."""
+        self.reopened = 0
+        self._cells = [memoryview(column) for column in self.free]
+        self._load: Ints | None = None
 
     def take(self, vector: Vector, row: int, times: int) -> None:
         """Let `times` such requests use the node."""
-        self.free[vector.rows, row] -= vector.amounts * times
+        cells = self._cells  # about ten times faster than indexing the array for a handful of numbers
+        for resource, amount in vector.pairs:
+            cells[resource][row] -= amount * times
         self.log.append((vector, row, times))
+        if self._load is not None:
+            self._load[row] = self._load_of(row)
+
+    def fits(self, vector: Vector, row: int) -> bool:
+        """Whether one such request fits on the node."""
+        cells = self._cells
+        for resource, amount in vector.pairs:  # a generator in all() costs three times as much
+            if cells[resource][row] < amount:
+                return False
+        return True
 
     def mark(self) -> int:
         return len(self.log)
@@ -104,10 +131,35 @@ class Draft:
     def rewind(self, mark: int) -> None:
         """Undo what was taken since the mark. The undoing is logged too: caches follow the log forward."""
         for vector, row, times in reversed(self.log[mark:]):
-            self.free[vector.rows, row] += vector.amounts * times
-            self.log.append((vector, row, -times))
+            self.take(vector, row, -times)
+        self.reopened += 1
+
+    def load(self) -> Ints:
+        """[node] mean share of cpu and memory in use, in millionths (kube-scheduler's MostAllocated)."""
+        if self._load is None:
+            capacity = self.snapshot.capacity
+            total = np.zeros(capacity.shape[1], dtype=np.int64)
+            for row in self._weighed():
+                whole = capacity[row]
+                total += (whole - self.free[row]) * SCALE // np.maximum(whole, 1)
+            self._load = total // 2
+        return self._load
+
+    def _weighed(self) -> list[int]:
+        resources = self.snapshot.resources
+        return [resources[name] for name in ("cpu", "memory") if name in resources]
+
+    def _load_of(self, row: int) -> int:
+        total = 0
+        for resource in self._weighed():
+            whole = int(self.snapshot.capacity[resource, row])
+            total += (whole - self._cells[resource][row]) * SCALE // max(whole, 1)
+        return total // 2
+
+
+SCALE = 1_000_000
 
 
 def rows_since(draft: Draft, position: int) -> NDArray[np.intp]:
-    """Node rows whose free amounts changed after the log position."""
-    return np.array([row for _, row, _ in draft.log[position:]], dtype=np.intp)
+    """Node rows whose free amounts changed after the log position, each once."""
+    return np.array(list(dict.fromkeys([entry[1] for entry in draft.log[position:]])), dtype=np.intp)

@@ -12,6 +12,7 @@ from fairlead.core.cycle import plan
 from fairlead.core.snapshot import Snapshot
 from fairlead.model.command import Command, Propose
 from fairlead.model.event import PlanProposed
+from fairlead.model.plan import Plan
 from fairlead.runtime.port import Inbox
 
 SLICE = 0.004
@@ -44,7 +45,8 @@ class Planner:
         while True:
             try:
                 next(steps)
-            except StopIteration:
+            except StopIteration as end:
+                answer: Plan = end.value
                 break
             if time.perf_counter() - begun > SLICE:
                 worked += time.perf_counter() - begun

@@ -1,0 +1,143 @@
+"""The composition root of the scheduler: options become ports, an engine and a loop.
+
+Called by `fairlead scheduler` (cli) and by tests that want a scheduler in their own process. The only
+module besides `cli` that knows every package. Must not decide anything about groups.
+"""
+
+import asyncio
+import fcntl
+import os
+import pathlib
+import signal
+from contextlib import suppress
+from typing import BinaryIO
+
+import structlog
+from msgspec import Struct
+
+from fairlead.api.server import Server
+from fairlead.control import RECONCILERS
+from fairlead.core.engine import Engine
+from fairlead.kube.config import load
+from fairlead.kube.port import KubePort
+from fairlead.model.settings import MATCHES, POLICIES, Settings
+from fairlead.runtime import address
+from fairlead.runtime.clock import Clock
+from fairlead.runtime.errors import ConfigError
+from fairlead.runtime.loop import Loop
+from fairlead.runtime.metrics import Metrics
+from fairlead.runtime.planner import Planner
+from fairlead.runtime.record import Recorder
+from fairlead.runtime.reports import Reports
+from fairlead.runtime.source import Source
+from fairlead.store.postgres import PostgresStore
+
+_log = structlog.get_logger("app")
+
+
+class Options(Struct, frozen=True):
+    """What `fairlead scheduler` was told. Empty strings mean: not given."""
+
+    data_dir: pathlib.Path
+    kubeconfig: str = ""
+    context: str = ""
+    database_url: str = ""
+    policy: str = "fcfs"
+    match: str = "first"
+    scheduler_name: str = "fairlead"
+    pod_events: bool = True
+    record: str = ""
+    host: str = "127.0.0.1"
+    port: int = 0
+    bind_parallelism: int = 64
+
+    def settings(self) -> Settings:
+        """The engine's settings; ConfigError names a value that is not one of the choices."""
+        for name, value, choices in (("policy", self.policy, POLICIES), ("match", self.match, MATCHES)):
+            if value not in choices:
+                raise ConfigError(f"--{name} {value}: unknown; choose one of: {', '.join(choices)}")
+        return Settings(policy=self.policy, match=self.match, scheduler=self.scheduler_name)
+
+
+class DataFolder:
+    """The data folder, locked: one scheduler process each."""
+
+    def __init__(self, path: pathlib.Path) -> None:
+        self.path = path
+        self._lock: BinaryIO | None = None
+
+    def __enter__(self) -> "DataFolder":
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            self._lock = (self.path / "lock").open("a+b")
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise ConfigError(
+                f"{self.path}: another fairlead scheduler uses this data folder; stop it or give --data-dir"
+            ) from error
+        except OSError as error:
+            raise ConfigError(
+                f"{self.path}: cannot be used as the data folder ({error.strerror}); give another --data-dir"
+            ) from error
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+
+def run(options: Options) -> None:
+    """Run a scheduler until SIGINT or SIGTERM. Raises KubeError, StoreError or ConfigError for people."""
+    settings = options.settings()
+    with DataFolder(options.data_dir) as folder, suppress(KeyboardInterrupt, asyncio.CancelledError):
+        asyncio.run(serve(options, settings, folder.path))
+
+
+async def serve(options: Options, settings: Settings, data: pathlib.Path) -> None:
+    """Compose everything and run it until cancelled or signalled."""
+    access = load(options.kubeconfig or None, options.context or None)
+    metrics = Metrics()
+    kube = KubePort(
+        access,
+        scheduler=options.scheduler_name,
+        bind_parallelism=options.bind_parallelism,
+        request_timeout=settings.request_timeout / 1000,
+        pod_events=options.pod_events,
+        registry=metrics.registry,
+    )
+    recorder = Recorder(pathlib.Path(options.record), settings) if options.record else None
+    engine = Engine(settings, RECONCILERS)
+    store = PostgresStore(
+        data=None if options.database_url else data,
+        url=options.database_url,
+        request_timeout=settings.request_timeout,
+        retention=settings.retention,
+    )
+    planner = Planner(metrics.cycle)
+    reports = Reports(engine, metrics)
+    loop = Loop(engine, (store, kube, planner), Clock(), recorder, (reports.batch,))
+    server = Server(Source(engine, store, metrics), host=options.host, port=options.port)
+    try:
+        await kube.check_access()
+        await server.start()
+        address.write(data, server.url, os.getpid())
+        _log.info("scheduler started", scheduler=settings.scheduler, api=server.url, data=str(data))
+        await _until_signalled(loop, reports)
+    finally:
+        await server.stop()
+        address.remove(data)
+
+
+async def _until_signalled(loop: Loop, reports: Reports) -> None:
+    running = asyncio.create_task(loop.run(), name="scheduler")
+    beating = asyncio.create_task(reports.beat(), name="heartbeat")
+    for number in (signal.SIGINT, signal.SIGTERM):
+        with suppress(ValueError, NotImplementedError):  # not in the main thread: a test
+            asyncio.get_running_loop().add_signal_handler(number, running.cancel)
+    try:
+        await running
+    except asyncio.CancelledError:
+        _log.info("scheduler stopped")
+    finally:
+        beating.cancel()
