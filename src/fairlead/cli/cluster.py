@@ -140,14 +140,13 @@ def _chosen(name: str | None) -> list[Cluster]:
 
 def _table(described: list[dict[str, Any]]) -> Table:
     table = Table(box=None, pad_edge=False)
-    for heading in ("CLUSTER", "STATE", "NODES", "SERVER", "COMPONENT", "PID", "RUNS"):
+    for heading in ("CLUSTER", "STATE", "NODES", "SERVER", "COMPONENT", "PID"):
         table.add_column(heading, no_wrap=True)
     for cluster in described:
         nodes = "-" if cluster["nodes"] is None else str(cluster["nodes"])
-        head = [cluster["name"], cluster["state"], nodes, cluster["server"]]
+        head = [cluster["name"], cluster["state"], nodes, cluster["server"].removeprefix("https://")]
         for part in cluster["components"]:
-            runs = "yes" if part["running"] else "no"
-            table.add_row(*head, part["name"], str(part["pid"] or "-"), runs)
+            table.add_row(*head, part["name"], str(part["pid"]) if part["running"] else "ended")
             head = ["", "", "", ""]
     return table
 

@@ -58,7 +58,10 @@ def start_time(pid: int) -> int | None:
         return None
     # The command in parentheses may itself hold spaces and parentheses.
     fields = stat.rpartition(")")[2].split()
-    return None if fields[0] in "ZX" else int(fields[19])
+    state, threads, started = fields[0], int(fields[17]), int(fields[19])
+    # After a kill the first thread is a zombie while others still hold the process's ports: it runs until
+    # the last of them has gone.
+    return None if state in "ZX" and threads <= 1 else started
 
 
 def alive(record: ProcessRecord) -> bool:
