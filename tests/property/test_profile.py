@@ -1,0 +1,146 @@
+"""The profile against a brute force over small worlds: several nodes and resources, times full of ties."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairlead.core.inventory import Vector
+from fairlead.core.profile import Profile, Release, Share, Want
+
+NOW = 1_000
+END = NOW + 40
+RESOURCES, NODES = 2, 3
+Use = tuple[int, int, Share]
+"""From when on, until when (0: for ever), what."""
+
+times = st.integers(NOW + 1, NOW + 12)
+lengths = st.integers(0, 12)
+
+
+def vector(amounts: Sequence[int]) -> Vector:
+    pairs = tuple((i, a) for i, a in enumerate(amounts) if a)
+    return Vector(
+        np.array([i for i, _ in pairs], dtype=np.int64),
+        np.array([a for _, a in pairs], dtype=np.int64),
+        pairs,
+    )
+
+
+vectors = st.lists(st.integers(0, 3), min_size=RESOURCES, max_size=RESOURCES).filter(any).map(vector)
+
+
+@st.composite
+def shares(draw: st.DrawFn) -> Share:
+    rows = draw(st.lists(st.integers(0, NODES - 1), min_size=1, max_size=NODES, unique=True))
+    copies = [draw(st.integers(1, 2)) for _ in rows]
+    return Share(draw(vectors), np.array(rows, dtype=np.int64), np.array(copies, dtype=np.int64))
+
+
+@st.composite
+def uses(draw: st.DrawFn) -> Use:
+    start = draw(st.integers(NOW, NOW + 12))
+    until = draw(st.one_of(st.just(0), st.integers(start + 1, start + 12)))
+    return start, until, draw(shares())
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> tuple[np.ndarray, list[Release], list[Use]]:
+    cells = draw(st.lists(st.integers(-2, 6), min_size=RESOURCES * NODES, max_size=RESOURCES * NODES))
+    free = np.array(cells, dtype=np.int64).reshape(RESOURCES, NODES)
+    running = [Release(draw(times), draw(shares())) for _ in range(draw(st.integers(0, 5)))]
+    return free, running, draw(st.lists(uses(), max_size=4))
+
+
+def made(free: np.ndarray, running: list[Release], promised: list[Use]) -> Profile:
+    profile = Profile(free, NOW, running)
+    for start, until, share in promised:
+        profile.take([share], start, until)
+    return profile
+
+
+def brute(free: np.ndarray, running: list[Release], promised: list[Use]) -> np.ndarray:
+    """[instant, resource, node] by counting at every single millisecond."""
+    table = np.repeat(free[None], END - NOW, axis=0)
+    events = [(r.until, r.share, 1) for r in running]
+    events += [(start, share, -1) for start, _, share in promised]
+    events += [(until, share, 1) for _, until, share in promised if until]
+    for at, share, sign in events:
+        for row, copies in zip(share.rows, share.times, strict=True):
+            table[at - NOW :, share.vector.rows, row] += sign * copies * share.vector.amounts
+    return table
+
+
+def lowest(table: np.ndarray, start: int, length: int) -> np.ndarray:
+    end = start + length if length else END
+    return table[start - NOW : end - NOW].min(axis=0)
+
+
+def room(low: np.ndarray, want: Want) -> int:
+    total = 0
+    for node in range(NODES):
+        if want.mask[node]:
+            total += max(min(low[r, node] // a for r, a in want.vector.pairs), 0)
+    return total
+
+
+@given(worlds(), st.integers(NOW, NOW + 14), lengths)
+def test_window_is_the_minimum_of_every_instant(world, start, length):
+    table, profile = brute(*world), made(*world)
+    assert (profile.window(start, length) == lowest(table, start, length)).all()
+    assert (profile.at(start) == table[start - NOW]).all()
+
+
+@given(
+    worlds(),
+    st.lists(
+        st.tuples(vectors, st.lists(st.booleans(), min_size=NODES, max_size=NODES), st.integers(1, 5)),
+        min_size=1,
+        max_size=2,
+    ),
+    lengths,
+    st.integers(NOW, NOW + 10),
+)
+def test_candidates_begin_with_the_earliest_start(world, wanted, length, not_before):
+    table, profile = brute(*world), made(*world)
+    wants = [Want(v, np.array(mask), copies) for v, mask, copies in wanted]
+    good = [
+        t
+        for t in range(not_before, NOW + 26)
+        if all(room(lowest(table, t, length), want) >= want.copies for want in wants)
+    ]
+    found = profile.candidates(wants, length, not_before)
+    assert found[:1] == good[:1]  # exhaustive search finds nothing earlier, and something if there is any
+    assert found == sorted(set(found) & set(good))  # every other candidate is right too
+
+
+@given(worlds(), st.lists(uses(), min_size=1, max_size=3), st.data())
+def test_what_is_given_back_or_rewound_leaves_no_trace(world, more, data):
+    profile, expected = made(*world), brute(*world)
+    mark = profile.mark()
+    for start, until, share in more:
+        profile.take([share], start, until)
+    assert (profile.window(NOW, 5) == lowest(brute(world[0], world[1], world[2] + more), NOW, 5)).all()
+    if data.draw(st.booleans()):
+        profile.rewind(mark)
+    else:
+        for start, until, share in data.draw(st.permutations(more)):
+            profile.give([share], start, until)
+    for t in range(NOW, NOW + 26):
+        assert (profile.at(t) == expected[t - NOW]).all()
+
+
+@given(worlds())
+def test_a_fall_is_where_something_gets_less(world):
+    table = brute(*world)
+    falls = [t for t in range(NOW + 1, END) if (table[t - NOW] < table[t - NOW - 1]).any()]
+    assert made(*world).drops() == falls
+
+
+def test_beyond_the_horizon_nothing_happens():
+    one = Share(vector([1, 0]), np.array([0]), np.array([1]))
+    free = np.ones((RESOURCES, NODES), dtype=np.int64)
+    profile = Profile(free, NOW, [Release(NOW + (1 << 50), one)])
+    assert profile.candidates([Want(one.vector, np.ones(NODES, dtype=bool), 4)], 0, NOW) == []
+    assert (profile.window(NOW, 1 << 50) == free).all()
