@@ -1,0 +1,266 @@
+"""The HTTP server: read-only answers about the queue, groups and nodes, health and metrics.
+
+Started by the composition root inside the scheduler's event loop; asked by `cli.ask`, probes and
+Prometheus. Loopback unless told otherwise. It must not change anything, know Kubernetes or the store, or
+answer a web page: requests for foreign host names (DNS rebinding) and from other sites are refused.
+"""
+
+import asyncio
+import contextlib
+import ipaddress
+import socket
+from collections.abc import Awaitable, Callable, Generator
+from typing import Any
+
+import msgspec
+import uvicorn
+from msgspec import Struct
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from fairlead import __version__
+from fairlead.api import openapi
+from fairlead.api.source import Source
+from fairlead.model.view import Failure, Health, Version
+from fairlead.runtime.metrics import CONTENT_TYPE
+
+MOST_ROWS = 100_000
+_PROBES = ("/healthz", "/readyz", "/metrics")
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "X-Content-Type-Options": "nosniff",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+
+
+class ServerError(Exception):
+    """The server cannot be started; the text says why and what to do."""
+
+
+# -- answers -----------------------------------------------------------------------------------------
+
+
+def reply(answer: Struct | dict[str, Any], status: int = 200) -> Response:
+    body = msgspec.json.encode(answer)
+    return Response(body + b"\n", status, _HEADERS, media_type="application/json")
+
+
+def _number(request: Request, name: str, default: int, most: int) -> int:
+    text = request.query_params.get(name, str(default))
+    if not (text.isascii() and text.isdigit() and len(text) < 10 and int(text) <= most):
+        raise HTTPException(400, f"{name} is {text!r}, not a whole number from 0 to {most}")
+    return int(text)
+
+
+def _flag(request: Request, name: str) -> bool:
+    text = request.query_params.get(name, "false").lower()
+    if text not in ("true", "false", "1", "0", ""):
+        raise HTTPException(400, f"{name} is {text!r}, neither true nor false")
+    return text in ("true", "1", "")
+
+
+class Answers:
+    """The routes; one object per source."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self._document = openapi.document()
+
+    def routes(self) -> list[Route]:
+        table: dict[str, Callable[[Request], Awaitable[Response]]] = {
+            "/api/v1/queue": self.queue,
+            "/api/v1/groups/{name:path}": self.group,
+            "/api/v1/nodes": self.nodes,
+            "/api/v1/version": self.version,
+            "/openapi.json": self.openapi,
+            "/healthz": self.healthz,
+            "/readyz": self.readyz,
+            "/metrics": self.metrics,
+        }
+        return [Route(path, endpoint, methods=["GET"]) for path, endpoint in table.items()]
+
+    async def queue(self, request: Request) -> Response:
+        page = await self.source.queue(
+            ended=_flag(request, "all"),
+            namespace=request.query_params.get("namespace", ""),
+            limit=_number(request, "limit", 100, MOST_ROWS),
+            offset=_number(request, "offset", 0, 10**8),
+        )
+        return reply(page)
+
+    async def group(self, request: Request) -> Response:
+        name = request.path_params["name"]
+        page = await self.source.explain(name)
+        if not page.groups:
+            raise HTTPException(404, f"no group {name!r} is known")
+        return reply(page)
+
+    async def nodes(self, _: Request) -> Response:
+        return reply(self.source.nodes())
+
+    async def version(self, _: Request) -> Response:
+        return reply(Version("fairlead", __version__))
+
+    async def openapi(self, _: Request) -> Response:
+        return reply(self._document)
+
+    async def healthz(self, _: Request) -> Response:
+        """Alive: this very answer proves that the loop turns."""
+        return reply(Health(True, ()))
+
+    async def readyz(self, _: Request) -> Response:
+        health = self.source.health()
+        return reply(health, 200 if health.ready else 503)
+
+    async def metrics(self, _: Request) -> Response:
+        return Response(self.source.metrics(), 200, {**_HEADERS, "Content-Type": CONTENT_TYPE})
+
+
+async def _http_error(_: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    answer = reply(Failure(error.detail), error.status_code)
+    answer.headers.update(error.headers or {})
+    return answer
+
+
+async def _broken(_: Request, error: Exception) -> Response:
+    return reply(Failure(f"internal error: {type(error).__name__}"), 500)
+
+
+def create_app(source: Source, host: str = "127.0.0.1") -> ASGIApp:
+    """The whole application. `host` is what it is served on: it decides which Host headers are right."""
+    handlers: dict[Any, Any] = {HTTPException: _http_error, Exception: _broken}
+    return Guard(Starlette(routes=Answers(source).routes(), exception_handlers=handlers), host)
+
+
+# -- who may ask -------------------------------------------------------------------------------------
+
+
+class Guard:
+    """Lets through what was asked on purpose: by a program, or by a person at this very address.
+
+    A web page can make a browser ask us, under its own name (rebinding) or ours (cross-site). The first
+    is seen by the Host header, which must be an address and not a name; the second by what browsers add.
+    """
+
+    def __init__(self, app: ASGIApp, host: str) -> None:
+        self.app, self.host = app, host.lower()
+        self.open = not _is_loopback(self.host)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return await self.app(scope, receive, send)
+        request = Request(scope)
+        refusal = self._refusal(request)
+        if refusal:
+            return await reply(Failure(refusal), 403)(scope, receive, send)
+        return await self.app(scope, receive, send)
+
+    def _refusal(self, request: Request) -> str:
+        name = _host_name(request.headers.get("host", ""))
+        if not self._may_be_called(name) and not (self.open and request.url.path in _PROBES):
+            return f"this server is not {name!r}: ask for it by its address or localhost"
+        if request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+            return "requests from other sites are refused"
+        origin = request.headers.get("origin")
+        if origin is not None and origin.lower() != f"http://{request.headers.get('host', '').lower()}":
+            return "requests from other origins are refused"
+        return ""
+
+    def _may_be_called(self, name: str) -> bool:
+        if not self.open:
+            return _is_loopback(name)
+        return name in (self.host, "localhost") or _address(name) is not None
+
+
+def _host_name(header: str) -> str:
+    """The Host header without its port and brackets."""
+    if header.startswith("["):
+        return header[1:].partition("]")[0].lower()
+    return header.partition(":")[0].lower()
+
+
+def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(name)
+    except ValueError:
+        return None
+
+
+def _is_loopback(name: str) -> bool:
+    address = _address(name)
+    return name == "localhost" if address is None else address.is_loopback
+
+
+# -- serving -----------------------------------------------------------------------------------------
+
+
+class _Uvicorn(uvicorn.Server):
+    """Signals belong to the scheduler, not to its HTTP server."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None]:
+        yield
+
+
+class Server:
+    """The server in the running event loop. `port` 0 takes a free one."""
+
+    def __init__(self, source: Source, host: str = "127.0.0.1", port: int = 0) -> None:
+        self._source, self._host, self._port = source, host, port
+        self._server: _Uvicorn | None = None
+        self._task: asyncio.Task[None] | None = None
+        self.url = ""
+        """Where it listens; "" before the start. A wildcard address is told as loopback."""
+
+    async def start(self) -> None:
+        """Listening when it returns. Raises ServerError, for example when the port is occupied."""
+        listener = _listen(self._host, self._port)
+        config = uvicorn.Config(
+            create_app(self._source, self._host),
+            http="h11",
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=1,
+        )
+        self._server = _Uvicorn(config)
+        self._task = asyncio.create_task(self._server.serve(sockets=[listener]), name="http server")
+        while not self._server.started:
+            if self._task.done():
+                self._task.result()
+                raise ServerError("the HTTP server ended at once")
+            await asyncio.sleep(0.005)
+        self.url = _url(listener)
+
+    async def stop(self) -> None:
+        """Finish the answers that are being given, at most for a second."""
+        if self._server is not None and self._task is not None:
+            self._server.should_exit = True
+            await asyncio.wait({self._task})
+        self._server = self._task = None
+        self.url = ""
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=128)
+    except (OSError, OverflowError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ServerError(
+            f"cannot listen on {host} port {port}: {reason}; choose another --port (0 takes a free one)"
+        ) from error
+
+
+def _url(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    if _address(host) in (ipaddress.ip_address("0.0.0.0"), ipaddress.ip_address("::")):
+        host = "::1" if ":" in host else "127.0.0.1"
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

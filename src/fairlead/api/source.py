@@ -1,0 +1,112 @@
+"""Where the HTTP server gets its answers: the engine's state, and the store for what the state forgot.
+
+`Source` is what `api.server` needs; `EngineSource` is the one that the composition root makes for a
+running scheduler. Read-only: nothing here may change the state. It runs in the loop's own thread, so
+the state never changes under an answer.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from fairlead.core import story, views
+from fairlead.core.state import State
+from fairlead.model.group import GroupRecord
+from fairlead.model.view import Explanation, ExplanationPage, Health, NodePage, QueuePage
+from fairlead.runtime.metrics import Metrics
+
+MOST_ENDED = 10_000
+
+
+class History(Protocol):
+    """What the store knows of groups that the state has forgotten. Both may raise when it is away."""
+
+    async def ended(self, limit: int) -> list[GroupRecord]:
+        """Ended groups, the latest first."""
+        ...
+
+    async def find(self, name: str) -> list[GroupRecord]:
+        """Groups by id, by name, or by namespace/name."""
+        ...
+
+
+class Source(Protocol):
+    """Everything that can be asked over HTTP."""
+
+    async def queue(self, *, ended: bool, namespace: str, limit: int, offset: int) -> QueuePage: ...
+
+    async def explain(self, name: str) -> ExplanationPage: ...
+
+    def nodes(self) -> NodePage: ...
+
+    def health(self) -> Health: ...
+
+    def metrics(self) -> bytes: ...
+
+
+class EngineSource:
+    """Answers from a live state. `metrics` None: those of the state alone are told."""
+
+    def __init__(
+        self,
+        state: State,
+        metrics: Metrics | None = None,
+        history: History | None = None,
+        clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
+        self._state = state
+        self._metrics = metrics or Metrics()
+        self._history = history
+        self._clock = clock
+
+    def _now(self) -> int:
+        """The engine's clock stands still between batches; people's does not."""
+        return max(self._state.now, self._clock())
+
+    def _warnings(self) -> tuple[str, ...]:
+        health = self.health()
+        return () if health.ready else tuple(f"nothing is started: {reason}" for reason in health.reasons)
+
+    async def queue(self, *, ended: bool, namespace: str, limit: int, offset: int) -> QueuePage:
+        records, warnings = await self._past() if ended else ([], ())
+        return views.queue_page(
+            self._state,
+            self._now(),
+            ended=records,
+            include_ended=ended,
+            namespace=namespace,
+            limit=limit,
+            offset=offset,
+            warnings=(*self._warnings(), *warnings),
+        )
+
+    async def _past(self) -> tuple[list[GroupRecord], tuple[str, ...]]:
+        if self._history is None:
+            return [], ()
+        try:
+            return await self._history.ended(MOST_ENDED), ()
+        except Exception as error:  # whatever ails the store, the live part of the answer still holds
+            return [], (f"groups that ended long ago are missing: {error}",)
+
+    async def explain(self, name: str) -> ExplanationPage:
+        now, warnings = self._now(), self._warnings()
+        found: list[Explanation] = [story.explain(self._state, g, now) for g in story.find(self._state, name)]
+        if self._history is not None and all(e.group.phase == "ended" for e in found):
+            try:
+                past = await self._history.find(name)
+            except Exception as error:
+                past, warnings = [], (*warnings, f"groups that ended long ago are missing: {error}")
+            known = {e.group.id for e in found}
+            found += [story.explain_record(r, now) for r in past if r.id not in known]
+        return ExplanationPage(now, "scheduler", warnings, tuple(found))
+
+    def nodes(self) -> NodePage:
+        return NodePage(self._now(), "scheduler", self._warnings(), tuple(views.node_rows(self._state)))
+
+    def health(self) -> Health:
+        return views.health(self._state)
+
+    def metrics(self) -> bytes:
+        return self._metrics.render(
+            views.census(self._state), views.resource_totals(self._state), self._state.ready
+        )

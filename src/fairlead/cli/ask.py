@@ -1,0 +1,155 @@
+"""Who answers a question: the running scheduler if there is one, else the database.
+
+Called by the commands in `cli.commands`. The scheduler is looked for at --server, $FAIRLEAD_SERVER, or
+the address in the data folder. Somebody who named a server wants that one's answer: then the database
+is asked only if it was named too. Must not import the database driver unless it is needed.
+"""
+
+import os
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+from urllib.parse import quote, urlencode
+
+import msgspec
+from msgspec import Struct
+
+from fairlead.cli.errors import CliError
+from fairlead.model.view import ExplanationPage, Failure, NodePage, QueuePage
+from fairlead.runtime import address
+
+T = TypeVar("T")
+TIMEOUT = 5.0
+_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+"""Without proxies: they cannot know what listens on this machine's loopback."""
+
+
+class NoAnswer(Exception):
+    """There is nobody at this address who answers like a scheduler; the text says who was tried."""
+
+
+class Where(Struct, frozen=True):
+    """Who is to be asked, as far as the user said."""
+
+    server: str = ""
+    data_dir: Path | None = None
+    database_url: str = ""
+
+    @property
+    def data(self) -> Path:
+        if self.data_dir is not None:
+            return self.data_dir.expanduser().absolute()
+        from fairlead.store.folder import default_data_dir
+
+        return default_data_dir()
+
+
+def queue(where: Where, *, ended: bool, namespace: str, limit: int) -> QueuePage:
+    """Groups in queue order."""
+    query = urlencode({"all": str(ended).lower(), "namespace": namespace, "limit": limit})
+
+    def stored(data: Path, url: str, warnings: tuple[str, ...]) -> QueuePage:
+        from fairlead.cli import database
+
+        return database.queue(data, url, ended=ended, namespace=namespace, limit=limit, warnings=warnings)
+
+    return _ask(where, f"/api/v1/queue?{query}", QueuePage, stored)
+
+
+def explain(where: Where, name: str) -> ExplanationPage:
+    """Everything known about the groups of that name. Raises CliError when there is none."""
+
+    def stored(data: Path, url: str, warnings: tuple[str, ...]) -> ExplanationPage:
+        from fairlead.cli import database
+
+        return database.explain(data, url, name, warnings)
+
+    page = _ask(where, f"/api/v1/groups/{quote(name)}", ExplanationPage, stored)
+    if not page.groups:
+        raise CliError(
+            f"no group {name!r} is known (asked the {page.source}); `fairlead queue --all` lists all"
+        )
+    return page
+
+
+def nodes(where: Where) -> NodePage:
+    """All nodes; only a running scheduler knows them."""
+    return _ask(where, "/api/v1/nodes", NodePage, None)
+
+
+# -- finding somebody --------------------------------------------------------------------------------
+
+
+def _ask(
+    where: Where, path: str, kind: type[T], stored: Callable[[Path, str, tuple[str, ...]], T] | None
+) -> T:
+    tried: list[str] = []
+    try:
+        return _fetch(_server(where), path, kind)
+    except NoAnswer as error:
+        tried.append(str(error))
+    named_server = where.server or os.environ.get("FAIRLEAD_SERVER")
+    if stored is None:
+        tried.append("the database does not know nodes")
+    elif named_server and not (where.database_url or where.data_dir):
+        tried.append("not the database, because a server was named")
+    else:
+        try:
+            return stored(where.data, where.database_url, (tried[0],))
+        except _store_error() as error:
+            tried.append(str(error))
+    raise CliError(
+        f"nobody answers: {'; '.join(tried)}. Start `fairlead scheduler`, or say where to ask with --server, "
+        "--data-dir or --database-url"
+    )
+
+
+def _store_error() -> type[Exception]:
+    from fairlead.store.errors import StoreError
+
+    return StoreError
+
+
+def _server(where: Where) -> str:
+    """The address to ask. Raises NoAnswer when none is known."""
+    named = where.server or os.environ.get("FAIRLEAD_SERVER", "")
+    if named:
+        url = named if "://" in named else f"http://{named}"
+        if not url.startswith(("http://", "https://")):
+            raise CliError(f"--server {named!r}: an http:// address is needed")
+        return url.rstrip("/")
+    found = address.read(where.data)
+    if found is None:
+        raise NoAnswer(f"no scheduler has left its address in {where.data / address.FILE}")
+    if not found.url.startswith("http://"):
+        raise NoAnswer(f"{where.data / address.FILE} has no address that can be asked")
+    return found.url
+
+
+def _fetch(server: str, path: str, kind: type[T]) -> T:
+    """The answer as a struct. Raises NoAnswer, or CliError with the server's own words."""
+    try:
+        with _OPENER.open(f"{server}{path}", timeout=TIMEOUT) as response:
+            body = response.read()
+    except urllib.error.HTTPError as error:
+        raise _refusal(server, error) from None
+    except ValueError as error:
+        raise CliError(f"--server {server!r} cannot be read: {error}") from None
+    except OSError as error:  # URLError is one
+        reason = getattr(error, "reason", error)
+        reason = getattr(reason, "strerror", None) or reason
+        raise NoAnswer(f"no scheduler answers at {server} ({reason})") from None
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except msgspec.DecodeError as error:
+        raise NoAnswer(f"{server} does not answer like a scheduler of this version ({error})") from None
+
+
+def _refusal(server: str, error: urllib.error.HTTPError) -> Exception:
+    try:
+        text = msgspec.json.decode(error.read(), type=Failure).error
+    except (msgspec.DecodeError, OSError):
+        return NoAnswer(f"{server} does not answer like a scheduler (status {error.code})")
+    return CliError(f"{text} (says {server})")

@@ -1,0 +1,53 @@
+"""Errors that a user can put right: one red line on stderr and exit code 1, never a traceback.
+
+`cli.main` lets every command run inside `told`. FAIRLEAD_TRACEBACK=1 shows where an error came from.
+Must stay cheap to import: it only touches modules that define exceptions.
+"""
+
+import os
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+
+import typer
+
+
+class CliError(Exception):
+    """Something is wrong with what was typed, or nobody is there to answer; the text is for people."""
+
+
+def user_errors() -> tuple[type[Exception], ...]:
+    """All exception classes whose text is meant for the user."""
+    from fairlead.kube.errors import KubeError
+    from fairlead.localcluster.errors import ClusterError
+    from fairlead.store.errors import StoreError
+
+    found: list[type[Exception]] = [CliError, KubeError, ClusterError, StoreError]
+    server = sys.modules.get("fairlead.api.server")  # only one that was imported can have raised
+    if server is not None:
+        found.append(server.ServerError)
+    return tuple(found)
+
+
+def tell(error: BaseException) -> None:
+    """The error as one line (its own further lines below), red on a terminal."""
+    first, _, rest = str(error).strip().partition("\n")
+    text = f"fairlead: {first or type(error).__name__}"
+    red = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+    typer.echo(typer.style(text, fg=typer.colors.RED) if red else text, err=True)
+    if rest:
+        typer.echo(rest, err=True)
+
+
+@contextmanager
+def told() -> Generator[None]:
+    """Turn a user's errors into a line and exit code 1; let bugs through with their traceback."""
+    try:
+        yield
+    except Exception as error:
+        if os.environ.get("FAIRLEAD_TRACEBACK") == "1" or not isinstance(error, user_errors()):
+            raise
+        tell(error)
+        raise SystemExit(1) from None
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None

@@ -1,0 +1,179 @@
+"""The command line: `fairlead` and, found by kubectl as a plugin, `kubectl fairlead`.
+
+The entry point of both console scripts. Imports next to nothing, so that help and completion are quick:
+what a command needs is imported when it runs, and sub-apps when they are named.
+"""
+
+import importlib
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from fairlead import __version__
+from fairlead.cli.errors import told
+from fairlead.cli.scheduler import scheduler
+
+
+class Output(StrEnum):
+    """How answers are printed."""
+
+    table = "table"
+    wide = "wide"
+    json = "json"
+
+
+def late(module: str) -> type[TyperGroup]:
+    """A group of commands whose module is imported when one of them is wanted."""
+
+    class Late(TyperGroup):
+        def _load(self) -> None:
+            if not self.commands:
+                app = importlib.import_module(module).app
+                self.commands = typer.main.get_group(app).commands
+                for name, command in self.commands.items():
+                    command.epilog = command.epilog or EXAMPLES.get(f"{self.name} {name}")
+
+        def list_commands(self, ctx: Any) -> list[str]:
+            self._load()
+            return super().list_commands(ctx)
+
+        def get_command(self, ctx: Any, cmd_name: str) -> Any:
+            self._load()
+            return super().get_command(ctx, cmd_name)
+
+    return Late
+
+
+SUB_APPS = {
+    "cluster": ("fairlead.cli.cluster", "A Kubernetes control plane on this machine: up, down, status."),
+    "db": ("fairlead.cli.db", "The database: its address, or a shell in it."),
+}
+
+EXAMPLES = {
+    "cluster up": "Example: fairlead cluster up --name demo --nodes 20",
+    "cluster down": "Example: fairlead cluster down --name demo",
+    "cluster status": "Example: fairlead cluster status",
+    "db url": 'Example: psql "$(fairlead db url)" -c "SELECT * FROM queue"',
+    "db shell": "Example: fairlead db shell",
+}
+"""For commands of sub-apps that bring none of their own."""
+
+app = typer.Typer(
+    name="fairlead",
+    help="Batch scheduling for Kubernetes: gangs start all-or-nothing, and everyone can see when and why.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Example: fairlead queue --watch",
+)
+for _name, (_module, _help) in SUB_APPS.items():
+    app.add_typer(typer.Typer(cls=late(_module), help=_help, no_args_is_help=True), name=_name)
+
+app.command(epilog="Example: fairlead scheduler --kubeconfig ~/.kube/config --match pack --port 8080")(
+    scheduler
+)
+
+OutputOption = Annotated[Output, typer.Option("--output", "-o", help="table, wide or json.")]
+ServerOption = Annotated[
+    str,
+    typer.Option("--server", help="Address of a scheduler; else $FAIRLEAD_SERVER, else the data folder's."),
+]
+DataDirOption = Annotated[Path | None, typer.Option("--data-dir", help="The scheduler's data folder.")]
+DatabaseOption = Annotated[
+    str, typer.Option("--database-url", help="Asked if no scheduler answers; else the embedded one.")
+]
+NamespaceOption = Annotated[str, typer.Option("--namespace", "-n", help="Only this namespace.")]
+
+
+def _where(server: str, data_dir: Path | None, database_url: str) -> Any:
+    from fairlead.cli.ask import Where
+
+    return Where(server, data_dir, database_url)
+
+
+@app.command(epilog="Example: fairlead queue -n team-a --all -o wide")
+def queue(
+    output: OutputOption = Output.table,
+    all_: Annotated[
+        bool, typer.Option("--all", "-a", help="Ended groups too, until they are forgotten.")
+    ] = False,
+    namespace: NamespaceOption = "",
+    limit: Annotated[int, typer.Option(help="How many rows at most; 0 = all.", min=0, max=100_000)] = 100,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Show it again and again.")] = False,
+    interval: Annotated[float, typer.Option(help="Seconds between two looks.", min=0.1)] = 2.0,
+    server: ServerOption = "",
+    data_dir: DataDirOption = None,
+    database_url: DatabaseOption = "",
+) -> None:
+    """Who waits, in order, and why; who runs, and where."""
+    from fairlead.cli import commands
+
+    commands.queue(
+        _where(server, data_dir, database_url),
+        output=output,
+        ended=all_,
+        namespace=namespace,
+        limit=limit,
+        watch=watch,
+        interval=interval,
+    )
+
+
+@app.command(epilog="Example: fairlead explain team-a/training")
+def explain(
+    group: Annotated[
+        str, typer.Argument(help="NAME, NAMESPACE/NAME, an id, or the name of one of its pods.")
+    ],
+    output: OutputOption = Output.table,
+    namespace: NamespaceOption = "",
+    server: ServerOption = "",
+    data_dir: DataDirOption = None,
+    database_url: DatabaseOption = "",
+) -> None:
+    """Why a group waits, since when, who is ahead, and what would start it."""
+    from fairlead.cli import commands
+
+    name = f"{namespace}/{group}" if namespace and "/" not in group else group
+    commands.explain(_where(server, data_dir, database_url), name, output=output)
+
+
+@app.command(epilog="Example: fairlead nodes -o wide")
+def nodes(
+    output: OutputOption = Output.table,
+    server: ServerOption = "",
+    data_dir: DataDirOption = None,
+    database_url: DatabaseOption = "",
+) -> None:
+    """What every node has, what of it is used, and by which groups."""
+    from fairlead.cli import commands
+
+    commands.nodes(_where(server, data_dir, database_url), output=output)
+
+
+@app.command(epilog="Example: fairlead replay batches.jsonl")
+def replay(
+    file: Annotated[Path, typer.Argument(help="Written by `fairlead scheduler --record FILE`.")],
+) -> None:
+    """Run a recording through the engine again and compare what it decides."""
+    from fairlead.cli.errors import CliError
+
+    if not file.is_file():
+        raise CliError(f"{file} is not a file")
+    importlib.import_module("fairlead.runtime.record").replay(file)
+
+
+@app.command(epilog="Example: fairlead version")
+def version() -> None:
+    """The version of this program."""
+    typer.echo(f"fairlead {__version__}")
+
+
+def main() -> None:
+    """Run one command; kubectl's plugins are called with their own name."""
+    plugin = Path(sys.argv[0]).name.startswith("kubectl-")
+    with told():
+        app(prog_name="kubectl fairlead" if plugin else "fairlead")

@@ -1,0 +1,157 @@
+"""`fairlead explain` in words: why a group is where it is, since when, who is ahead, what comes next.
+
+Called by `cli.commands`. Sentences first, small tables for members and stages after; what other people
+chose (names, labels) is cleaned and never read as markup.
+"""
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from fairlead.cli import tables, words
+from fairlead.model.view import Explanation, ExplanationPage, Member, Stage, State
+
+_MOST_MEMBERS = 20
+_SOURCES = {"label": "by its label", "job": "of a Job", "pod": "of one pod"}
+
+
+def chosen(page: ExplanationPage) -> tuple[list[Explanation], list[Explanation]]:
+    """(those to tell about, the others): all that have not ended, else the latest that has."""
+    live = [e for e in page.groups if not e.group.ended_at or e.group.state is State.REJECTED]
+    told = live or list(page.groups[:1])
+    return told, [e for e in page.groups if e not in told]
+
+
+def explanation(page: ExplanationPage, wide: bool = False) -> RenderableType:
+    """Everything there is to say."""
+    told, others = chosen(page)
+    parts: list[RenderableType] = []
+    for e in told:
+        parts += [*_one(e, page.as_of, wide, live=page.source == "scheduler"), Text("")]
+    if others:
+        ids = ", ".join(words.clean(e.group.id) for e in others[:5])
+        more = f" and {len(others) - 5} more" if len(others) > 5 else ""
+        parts.append(Text(f"Ended earlier under the same name: {ids}{more} (explain one by its id)", "dim"))
+    else:
+        parts.pop()
+    return Group(*parts)
+
+
+def _one(e: Explanation, now: int, wide: bool, live: bool) -> list[RenderableType]:
+    parts: list[RenderableType] = [_title(e), Text(_who(e, now))]
+    parts += [Text(""), *_sentences(e, now)]
+    if e.asks:
+        parts += [Text(""), Text("Asks for", "bold")]
+        parts += [Text(f"  {words.clean(ask.text)}") for ask in e.asks]
+    parts += [Text(""), Text("Stages", "bold"), _stages(e.stages, now, wide)]
+    if e.members:
+        parts += [Text(""), Text("Members", "bold"), _members(e.members, wide)]
+    elif not live and e.group.seen:
+        parts += [Text(""), Text("Members are known to a running scheduler only.", "dim")]
+    if e.notes:
+        parts += [Text(""), Text("Notes", "bold")]
+        parts += [Text(f"  - {words.clean(note)}") for note in e.notes]
+    return parts
+
+
+def _title(e: Explanation) -> Text:
+    group = e.group
+    title = Text.assemble(
+        (words.clean(f"{group.namespace}/{group.name}"), "bold"),
+        "  ",
+        (group.state, tables.COLOURS[group.state]),
+    )
+    if group.position:
+        title.append(f", position {group.position} in the queue")
+    if group.broken:
+        title.append("  BROKEN", "bold red")
+    return title
+
+
+def _who(e: Explanation, now: int) -> str:
+    g = e.group
+    source, there = _SOURCES.get(g.source, g.source), words.counted(g.seen, "pod")
+    what = f"A group of {g.size} ({source}, {there} there now)"
+    parts = [what, f"priority {g.priority}", f"queue {words.clean(g.queue)}"]
+    if g.duration:
+        parts.append(f"duration {words.span(g.duration)}")
+    return f"{', '.join(parts)}. First seen {words.span(now - g.first_seen)} ago."
+
+
+def _sentences(e: Explanation, now: int) -> list[RenderableType]:
+    g = e.group
+    lines: list[tuple[str, str]] = []
+    reason = words.clean(g.text or g.why)
+    since = f" (for {words.span(now - e.since)})" if e.since else ""
+    if g.state in (State.RUNNING, State.STARTING):
+        lines.append(("Where", f"{words.ranges(g.nodes) or 'not bound yet'}{since}"))
+        lines.append(
+            ("Waited", f"{words.span(g.waited)} before it started" if g.bound_at else words.span(g.waited))
+        )
+        if g.why not in ("Running", "Started") and reason:
+            lines.append(("Why", reason))
+    elif g.ended_at and g.state is not State.REJECTED:
+        lines.append(("Ended", f"{words.span(now - g.ended_at)} ago: {reason or g.state}"))
+        if g.nodes:
+            lines.append(("Where", words.ranges(g.nodes)))
+        lines.append(("Waited", words.span(g.waited)))
+    else:
+        title = "Why not" if g.state is State.REJECTED else "Why it waits"
+        lines.append((title, f"{reason}{since}"))
+    if e.ahead:
+        text = f"{words.counted(e.ahead, 'group')}"
+        if e.head is not None:
+            text += f"; the head of the queue is {words.clean(f'{e.head.namespace}/{e.head.name}')}"
+            text += f": {words.clean(e.head.text)}" if e.head.text else ""
+        lines.append(("Ahead of it", text))
+    if e.short and e.short not in g.text:
+        lines.append(("Short of", words.clean(e.short)))
+    if e.nearest:
+        lines.append(("Nearest fit", words.clean(e.nearest)))
+    if e.next_step:
+        lines.append(("What next", words.clean(e.next_step)))
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True, style="bold")
+    table.add_column(overflow="fold")
+    for title, text in lines:
+        table.add_row(title, Text(text))
+    return [table]
+
+
+def _stages(stages: tuple[Stage, ...], now: int, wide: bool) -> RenderableType:
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 2))
+    before = 0
+    for stage in stages:
+        step = f"+{_step(stage.at - before)}" if before else ""
+        ago = f"{words.span(now - stage.at)} ago"
+        table.add_row(stage.name, words.instant(stage.at) if wide else ago, step)
+        before = stage.at
+    return table
+
+
+def _step(milliseconds: int) -> str:
+    """Steps of a start are often shorter than a second."""
+    return f"{max(milliseconds, 0)}ms" if milliseconds < 10_000 else words.span(milliseconds)
+
+
+def _members(members: tuple[Member, ...], wide: bool) -> RenderableType:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 2), header_style="dim")
+    for header in ("POD", "PHASE", "NODE", "REMARK"):
+        table.add_column(header, no_wrap=True, overflow="ellipsis")
+    shown = members if wide else members[:_MOST_MEMBERS]
+    for member in shown:
+        name, node = words.clean(member.name or member.uid), words.clean(member.node)
+        table.add_row(
+            Text(name if wide else words.shorten(name, 44)),
+            Text(member.phase or "-"),
+            Text(f"({node})" if member.intended else node or "-"),
+            Text(words.clean(member.reason)),
+        )
+    if len(members) > len(shown):
+        table.add_row(Text(f"… and {len(members) - len(shown)} more (-o wide shows all)", "dim"))
+    return table
+
+
+def print_explanation(out: Console, page: ExplanationPage, wide: bool = False) -> None:
+    """Print it to a console of the usual kind."""
+    tables.show(out, explanation(page, wide))

@@ -1,0 +1,66 @@
+"""`fairlead scheduler`: options in, `fairlead.app.run` called.
+
+Registered by `cli.main`. Refuses words it does not know before anything is started, naming those it
+does; imports the scheduler itself only when it is about to run. Must not hold any logic of its own.
+"""
+
+import importlib
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fairlead.cli.errors import CliError
+from fairlead.model.settings import MATCHES, POLICIES
+
+SWITCH = ("on", "off")
+LOG_FORMATS = ("text", "json")
+
+
+def one_of(option: str, value: str, choices: tuple[str, ...]) -> str:
+    """The value, if it is one of the choices."""
+    if value not in choices:
+        raise CliError(f"{option} {value!r} is not known: choose {' or '.join(choices)}")
+    return value
+
+
+def scheduler(
+    kubeconfig: Annotated[
+        Path | None, typer.Option(help="Else $KUBECONFIG, the pod's own account, ~/.kube/config.")
+    ] = None,
+    context: Annotated[str, typer.Option(help="Which context of the kubeconfig.")] = "",
+    data_dir: Annotated[
+        Path | None, typer.Option(help="Database, address and locks; one scheduler per folder.")
+    ] = None,
+    database_url: Annotated[str, typer.Option(help="Your own PostgreSQL instead of the embedded one.")] = "",
+    policy: Annotated[str, typer.Option(help=f"Who may start: {', '.join(POLICIES)}.")] = "fcfs",
+    match: Annotated[str, typer.Option(help=f"Which nodes: {', '.join(MATCHES)}.")] = "first",
+    scheduler_name: Annotated[str, typer.Option(help="The schedulerName of the pods to place.")] = "fairlead",
+    pod_events: Annotated[str, typer.Option(help="A Scheduled Event per pod: on or off.")] = "on",
+    record: Annotated[
+        Path | None, typer.Option(help="Write all event batches into this file, for `fairlead replay`.")
+    ] = None,
+    log_format: Annotated[str, typer.Option(help="text or json.")] = "text",
+    host: Annotated[str, typer.Option(help="Where the HTTP server listens.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Its port; 0 takes a free one.", min=0, max=65535)] = 0,
+) -> None:
+    """Schedule groups of pods until it is stopped.
+
+    Pods with `schedulerName: fairlead` are placed; those of others are counted and left alone.
+    """
+    given = {
+        "kubeconfig": kubeconfig,
+        "context": context,
+        "data_dir": data_dir,
+        "database_url": database_url,
+        "policy": one_of("--policy", policy, POLICIES),
+        "match": one_of("--match", match, MATCHES),
+        "scheduler": scheduler_name,
+        "pod_events": one_of("--pod-events", pod_events, SWITCH) == "on",
+        "record": record,
+        "log_format": one_of("--log-format", log_format, LOG_FORMATS),
+        "host": host,
+        "port": port,
+    }
+    app = importlib.import_module("fairlead.app")
+    app.run(app.Options(**given))

@@ -1,0 +1,128 @@
+"""Small texts for people: lengths of time, instants, amounts, names cut to size, nodes as ranges.
+
+Called by `cli.tables` and `cli.prose`. Pure; what goes in is data of other people's objects, so what
+comes out has no control characters.
+"""
+
+import re
+import time
+from collections.abc import Iterable, Sequence
+
+from fairlead.model import quantity
+
+_UNITS = (
+    ("Ei", 1 << 60),
+    ("Pi", 1 << 50),
+    ("Ti", 1 << 40),
+    ("Gi", 1 << 30),
+    ("Mi", 1 << 20),
+    ("Ki", 1 << 10),
+)
+_LAST_NUMBER = re.compile(r"^(.*?)(\d+)(\D*)$", re.DOTALL)
+
+
+def clean(text: str) -> str:
+    """On one line and without anything that a terminal would obey."""
+    return "".join(ch if ch.isprintable() else "\N{REPLACEMENT CHARACTER}" for ch in " ".join(text.split()))
+
+
+def span(milliseconds: int) -> str:
+    """A length of time in at most two units: 12s, 3m12s, 2h05m, 3d04h."""
+    seconds = max(milliseconds, 0) // 1000
+    if seconds < 60:
+        return f"{seconds}s"
+    if seconds < 3600:
+        return f"{seconds // 60}m{seconds % 60:02}s"
+    if seconds < 86_400:
+        return f"{seconds // 3600}h{seconds // 60 % 60:02}m"
+    return f"{seconds // 86_400}d{seconds // 3600 % 24:02}h"
+
+
+def instant(milliseconds: int) -> str:
+    """Local date and time to the second; "-" for a time that has not come."""
+    if milliseconds <= 0:
+        return "-"
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(milliseconds / 1000))
+
+
+def shorten(text: str, width: int) -> str:
+    """Cut out the middle: generated names differ at their ends."""
+    if len(text) <= width or width < 3:
+        return text
+    tail = (width - 1) // 2
+    return f"{text[: width - 1 - tail]}…{text[len(text) - tail :]}"
+
+
+def amount(resource: str, value: int) -> str:
+    """An amount with about three digits: exact numbers are in the JSON."""
+    if resource == "cpu":
+        return f"{value / 1000:.4g}"
+    if not (resource in ("memory", "ephemeral-storage") or resource.startswith("hugepages-")):
+        return str(value)
+    for suffix, unit in _UNITS:
+        if abs(value) >= unit:
+            digits = value / unit
+            return (
+                f"{digits:.0f}{suffix}"
+                if abs(digits) >= 100 or value % unit == 0
+                else f"{digits:.1f}{suffix}"
+            )
+    return quantity.show(resource, value)
+
+
+def counted(n: int, noun: str) -> str:
+    """1 group, 2 groups."""
+    return f"{n} {noun}{'' if n == 1 else 's'}"
+
+
+# -- nodes as ranges ---------------------------------------------------------------------------------
+
+
+def ranges(names: Sequence[str]) -> str:
+    """Node names with runs of numbers drawn together: n0-n3,n7 or kwok-node-[0-3,7]."""
+    families: dict[tuple[str, str, int], list[int]] = {}
+    plain: list[str] = []
+    for name in names:
+        match = _LAST_NUMBER.match(name)
+        if match is None or len(match[2]) > 12:
+            plain.append(name)
+            continue
+        head, digits, tail = match.groups()
+        width = len(digits) if digits.startswith("0") and len(digits) > 1 else 0
+        families.setdefault((head, tail, width), []).append(int(digits))
+    parts = [_family(head, tail, width, numbers) for (head, tail, width), numbers in _merged(families)]
+    return ",".join([*parts, *plain])
+
+
+def _merged(
+    families: dict[tuple[str, str, int], list[int]],
+) -> Iterable[tuple[tuple[str, str, int], list[int]]]:
+    """Zero-padded numbers and those that have outgrown the padding (n09, n10) belong together."""
+    for (head, tail, width), numbers in list(families.items()):
+        padded = [w for h, t, w in families if h == head and t == tail and w > 0]
+        if width == 0 and len(padded) == 1 and all(len(str(n)) >= padded[0] for n in numbers):
+            families[(head, tail, padded[0])] += numbers
+            del families[(head, tail, width)]
+    return families.items()
+
+
+def _family(head: str, tail: str, width: int, numbers: list[int]) -> str:
+    runs = _runs(sorted(set(numbers)))
+    text = [
+        f"{first:0{width}}" if first == last else f"{first:0{width}}-{last:0{width}}" for first, last in runs
+    ]
+    if len(numbers) == 1:
+        return f"{head}{text[0]}{tail}"
+    if tail or len(head) > 3 or head.endswith(("-", ".")):
+        return f"{head}[{','.join(text)}]{tail}"
+    return ",".join(f"{head}{part.replace('-', f'-{head}')}" for part in text)
+
+
+def _runs(numbers: list[int]) -> list[tuple[int, int]]:
+    runs: list[tuple[int, int]] = []
+    for n in numbers:
+        if runs and runs[-1][1] == n - 1:
+            runs[-1] = (runs[-1][0], n)
+        else:
+            runs.append((n, n))
+    return runs

@@ -1,0 +1,291 @@
+"""The story of one group for `explain`: stages, members, who is ahead, what it lacks, what comes next.
+
+Called by `api.source` with the live state and by the command line with a record from the store. Pure:
+nothing is changed and no plan is made; what a group lacks is worked out anew over a snapshot of now.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from fairlead.core import durations
+from fairlead.core.explain import amounts_text, blocked, counts, unsatisfiable
+from fairlead.core.grouping import PREFERRED_TOPOLOGY
+from fairlead.core.groups import members
+from fairlead.core.labels import constraints
+from fairlead.core.snapshot import Request, Snapshot, Task, take
+from fairlead.core.state import Group, State
+from fairlead.core.views import head_of, label, order, reason_of, row
+from fairlead.model import quantity
+from fairlead.model.group import GroupRecord, Phase, Why
+from fairlead.model.plan import Placement
+from fairlead.model.pod import Expression, Operator, Pod
+from fairlead.model.view import Ask, Explanation, Head, Member, Stage
+
+
+def find(state: State, name: str) -> list[Group]:
+    """Groups by id, by namespace/name, or by name; those that have not ended first, then the newest.
+
+    If there is none, the groups of the pods that are called so.
+    """
+    exact = state.groups.get(name)
+    if exact is not None:
+        return [exact]
+    found = [g for g in state.groups.values() if name in (g.name, label(g))]
+    if not found:
+        pods = [p for p in state.pods.values() if name in (p.name, f"{p.namespace}/{p.name}")]
+        ids = dict.fromkeys(state.group_of.get(pod.uid, "") for pod in pods)
+        found = [state.groups[gid] for gid in ids if gid in state.groups]
+    return sorted(found, key=lambda g: (g.phase is Phase.ENDED, -g.seq, -g.incarnation, g.id))
+
+
+def explain(state: State, group: Group, now: int) -> Explanation:
+    """All that is known of a group now."""
+    head = head_of(state)
+    mine = order(group)
+    waits = group.phase is Phase.QUEUED
+    ahead = sum(g.phase is Phase.QUEUED and order(g) < mine for g in state.groups.values()) if waits else 0
+    record = group.record()
+    lack = _Lack(state, group, now) if group.requests else None
+    return Explanation(
+        group=row(record, now, ahead + 1 if waits else 0, reason_of(group, head)),
+        since=group.since,
+        stages=stages(record),
+        asks=_asks(state, group),
+        members=_members(state, group),
+        ahead=ahead,
+        head=_head(head) if head is not None and waits and head.id != group.id else None,
+        short=lack.short if lack else "",
+        nearest=lack.nearest if lack else "",
+        next_step=_next_step(group, ahead, head, lack, now),
+        notes=tuple(_notes(state, group)),
+    )
+
+
+def explain_record(r: GroupRecord, now: int, placements: Sequence[Placement] = ()) -> Explanation:
+    """What the store alone knows of a group."""
+    pods = tuple(Member("", p.pod, "", p.node, False, "") for p in placements)
+    return Explanation(
+        group=row(r, now), since=0, stages=stages(r), asks=(), members=pods, ahead=0, head=None, short="",
+        nearest="", next_step="", notes=tuple(_record_notes(r)),
+    )  # fmt: skip
+
+
+def stages(r: GroupRecord) -> tuple[Stage, ...]:
+    """The stages that the group has come through, in order."""
+    known = (
+        ("seen", r.first_seen),
+        ("complete", r.complete_at),
+        ("planned", r.granted_at),
+        ("bound", r.bound_at),
+        ("started", r.started_at),
+        ("ended", r.ended_at),
+    )
+    return tuple(Stage(name, at) for name, at in known if at)
+
+
+def _head(head: Group) -> Head:
+    return Head(head.id, head.namespace, head.name, head.reason.text)
+
+
+# -- members and what they want ----------------------------------------------------------------------
+
+
+def _asks(state: State, group: Group) -> tuple[Ask, ...]:
+    """What its members want from nodes, equal ones together."""
+    wanted: dict[object, tuple[Pod, int]] = {}
+    for uid in group.pods:
+        pod = state.pods[uid]
+        if not pod.ended:
+            first, n = wanted.get(pod.shape, (pod, 0))
+            wanted[pod.shape] = (first, n + 1)
+    return tuple(
+        Ask(n, dict(pod.shape.requests), f"{n} × {_wish(pod)}".rstrip()) for pod, n in wanted.values()
+    )
+
+
+def _wish(pod: Pod) -> str:
+    where = [_expression(e) for e in pod.shape.selector]
+    if pod.shape.affinity:
+        where.append(" or ".join(",".join(_expression(e) for e in term) for term in pod.shape.affinity))
+    return amounts_text(pod.shape.requests) + (f" on nodes with {', '.join(where)}" if where else "")
+
+
+def _expression(e: Expression) -> str:
+    if e.operator is Operator.IN and len(e.values) == 1:
+        return f"{e.key}={e.values[0]}"
+    return f"{e.key} {e.operator}" + (f" ({', '.join(e.values)})" if e.values else "")
+
+
+def _members(state: State, group: Group) -> tuple[Member, ...]:
+    return tuple(_member(state, state.pods[uid]) for uid in group.pods)
+
+
+def _member(state: State, pod: Pod) -> Member:
+    intent = state.intents.get(pod.uid)
+    waits = not pod.node and not pod.ended
+    return Member(
+        name=pod.name,
+        uid=pod.uid,
+        phase=pod.phase,
+        node=pod.node or (intent.node if intent is not None else ""),
+        intended=waits and intent is not None,
+        reason=_member_reason(state, pod),
+    )
+
+
+def _member_reason(state: State, pod: Pod) -> str:
+    intent = state.intents.get(pod.uid)
+    asked_for = state.ignored_changes.get(pod.uid)
+    if asked_for:
+        return f"its group label changed to {asked_for} after it was dispatched: ignored"
+    if pod.deleting:
+        return "is being deleted"
+    if pod.node or pod.ended:
+        return ""
+    if pod.gated:
+        return "has scheduling gates"
+    if intent is None:
+        return "waits"
+    if intent.error is not None:
+        return f"binding failed: {intent.error}"
+    if not intent.durable:
+        return "its place is being written down"
+    return "is being bound" if not intent.not_before > state.now else "an earlier request may be on its way"
+
+
+# -- what it lacks, and what comes next --------------------------------------------------------------
+
+
+class _Lack:
+    """What the group would be short of if it were its turn now."""
+
+    def __init__(self, state: State, group: Group, now: int) -> None:
+        snapshot = take(state.inventory, (), (), state.version, state.epoch, now, state.settings)
+        self.short, self.nearest = "", ""
+        self.never, self.down = "", ""
+        for request in group.requests:
+            self.never = unsatisfiable(snapshot, request)
+            self.down = self.never or unsatisfiable(snapshot, request, present=True)
+            if self.down:
+                self.short = self.down
+            else:
+                self._now(snapshot, request)
+            if self.short:
+                break
+
+    def _now(self, snapshot: Snapshot, request: Request) -> None:
+        for task in request.tasks:
+            mask = snapshot.classes.now(constraints(task.shape))
+            room = counts(snapshot.free, snapshot.vectors[task.shape.requests])[mask]
+            if int(room.sum()) < len(task.uids):
+                self.short = blocked(snapshot, snapshot.free, request)
+                self.nearest = _nearest(snapshot, task)
+                return
+
+
+def _nearest(snapshot: Snapshot, task: Task) -> str:
+    """The node that has the greatest share of what one more member needs, and what it lacks."""
+    vector = snapshot.vectors[task.shape.requests]
+    mask = snapshot.classes.now(constraints(task.shape))
+    free = np.maximum(snapshot.free[vector.rows], 0)
+    share = np.minimum(free * 1000 // vector.amounts[:, None], 1000).min(axis=0)
+    full = counts(snapshot.free, vector) > 0
+    share = np.where(mask & ~full, share, -1)
+    if not len(share) or int(share.max()) < 0:
+        return ""
+    node = int(share.argmax())
+    names = list(snapshot.resources)
+    lacks = [
+        f"{names[int(r)]}={quantity.show(names[int(r)], int(amount))} (free:"
+        f" {quantity.show(names[int(r)], int(snapshot.free[r, node]))})"
+        for r, amount in zip(vector.rows, vector.amounts, strict=True)
+        if snapshot.free[r, node] < amount
+    ]
+    return f"{snapshot.names[node]} comes closest to taking one more; it lacks {', '.join(lacks)}"
+
+
+def _next_step(group: Group, ahead: int, head: Group | None, lack: _Lack | None, now: int) -> str:
+    """What has to happen for the group to start, in one sentence; "" when it has started."""
+    match group.phase:
+        case Phase.HELD:
+            return _next_of_held(group, now)
+        case Phase.QUEUED:
+            return _next_of_queued(group, ahead, head, lack)
+        case Phase.ENDED if group.rejected:
+            return "it is looked at again when nodes join or grow"
+        case Phase.STARTING:
+            return "it runs as soon as all its members are bound"
+        case _:
+            return ""
+
+
+def _next_of_held(group: Group, now: int) -> str:
+    match group.reason.why:
+        case Why.WAITING_FOR_GROUP:
+            missing = group.size - group.seen
+            return f"it queues when {missing} more {_pods(missing)} come" if missing > 0 else ""
+        case Why.SUSPENDED:
+            return "it queues when its owner is resumed or the gates are taken away"
+        case Why.BEGIN_TIME:
+            return f"it queues in {durations.show(max(group.begin - now, 0))}, at its begin-time"
+        case Why.BACKOFF:
+            return f"it queues again in {durations.show(max(group.backoff_until - now, 0))}"
+        case Why.INVALID:
+            return "it queues once the labels or annotations named above are put right"
+        case Why.UNSUPPORTED:
+            return "it queues once it does without what is named above"
+        case _:
+            return ""
+
+
+def _next_of_queued(group: Group, ahead: int, head: Group | None, lack: _Lack | None) -> str:
+    if lack is None or not lack.short:
+        room = "there is room for it now, so it starts"
+        if head is None or head.id == group.id or order(head) > order(group):
+            return f"{room} with the next plan"
+        return f"{room} as soon as nobody ahead of it waits (nobody overtakes)"
+    if lack.never:
+        return "no node, up or down, could ever hold it"
+    if lack.down:
+        return "it starts when the nodes that it needs are back"
+    turn = f"{ahead} {'group' if ahead == 1 else 'groups'} ahead must start first; then " if ahead else ""
+    return f"{turn}it starts when enough of what it is short of is given back"
+
+
+def _pods(n: int) -> str:
+    return "pod" if n == 1 else "pods"
+
+
+# -- notes -------------------------------------------------------------------------------------------
+
+
+def _notes(state: State, group: Group) -> list[str]:
+    notes = _record_notes(group.record())
+    owners = [state.owners[uid] for uid in group.owners if uid in state.owners]
+    pods = [state.pods[uid] for uid in group.pods]
+    if any(PREFERRED_TOPOLOGY in holder.annotations for holder in (*pods, *owners)):
+        notes.append(f"{PREFERRED_TOPOLOGY} is ignored for now")
+    waits = group.phase in (Phase.HELD, Phase.QUEUED)
+    for owner in owners:
+        if owner.deadline and waits:
+            length = durations.show(owner.deadline)
+            notes.append(
+                f"activeDeadlineSeconds ({length}) of {owner.kind} {owner.name} runs while it waits:"
+                " Kubernetes will end it then, started or not"
+            )
+    joining = len(members(state, group).waiting)
+    if group.phase is Phase.RUNNING and joining:
+        notes.append(f"{joining} more {_pods(joining)} wait to join it")
+    if group.attempts:
+        notes.append(f"{group.attempts} starts have failed so far")
+    return notes
+
+
+def _record_notes(r: GroupRecord) -> list[str]:
+    notes: list[str] = []
+    if r.broken:
+        notes.append(f"BROKEN: {r.broken}; its bound pods stay until you delete them")
+    if r.duration:
+        notes.append(f"its duration of {durations.show(r.duration)} is shown, not enforced")
+    return notes

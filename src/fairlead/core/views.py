@@ -1,0 +1,246 @@
+"""State to views: the queue, the nodes and the health of the scheduler, as plain structs for people.
+
+Called by `api.source` (live) and by the command line (records from the store). Pure: the time is an
+argument, nothing is changed. All rows of a queue are ranked in one pass, but only those of the page
+that was asked for are built. The story of one group is in `core.story`.
+"""
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+from fairlead.core.state import Group, State
+from fairlead.model import view
+from fairlead.model.group import GroupRecord, Outcome, Phase, Reason, Why
+from fairlead.model.view import NodeRow, QueuePage, QueueRow, ResourceUse
+
+_RUNS = re.compile(r"\d+|\D+")
+_RANK = {Phase.QUEUED: 0, Phase.HELD: 1, Phase.STARTING: 2, Phase.RUNNING: 3, Phase.ENDED: 4}
+_WORDS = {
+    Phase.HELD: view.State.HELD,
+    Phase.QUEUED: view.State.WAITING,
+    Phase.STARTING: view.State.STARTING,
+    Phase.RUNNING: view.State.RUNNING,
+}
+
+
+def word(phase: Phase, outcome: Outcome, why: Why) -> view.State:
+    """The phase in one word for people."""
+    if phase is Phase.ENDED:
+        return view.State(outcome.value) if outcome else view.State.CANCELLED
+    if phase is Phase.HELD and why is Why.WAITING_FOR_GROUP:
+        return view.State.ASSEMBLING
+    return _WORDS[phase]
+
+
+def order(group: Group | GroupRecord) -> tuple[int, int, str]:
+    """The place in the queue: the smaller, the earlier (the same as `core.snapshot.Request.order`)."""
+    return -group.priority, group.seq, group.id
+
+
+def waited(r: GroupRecord, now: int) -> int:
+    """From first sight to the start; to the end for one that never started; else until now (F6)."""
+    return max((r.bound_at or r.started_at or r.ended_at or now) - r.first_seen, 0)
+
+
+def row(r: GroupRecord, now: int, position: int = 0, reason: Reason | None = None) -> QueueRow:
+    """One record as a line; `reason` replaces the record's own where more is known."""
+    told = reason or r.reason
+    return QueueRow(
+        position=position, id=r.id, namespace=r.namespace, name=r.name, source=r.source, queue=r.queue,
+        state=word(r.phase, r.outcome, r.reason.why), phase=r.phase, outcome=r.outcome, why=told.why,
+        text=told.text, broken=r.broken, size=r.size, seen=r.seen, priority=r.priority,
+        first_seen=r.first_seen, waited=waited(r, now), duration=r.duration, begin=r.begin, nodes=r.nodes,
+        complete_at=r.complete_at, granted_at=r.granted_at, bound_at=r.bound_at, started_at=r.started_at,
+        ended_at=r.ended_at,
+    )  # fmt: skip
+
+
+def label(group: Group | GroupRecord) -> str:
+    """What people call the group."""
+    return f"{group.namespace}/{group.name}"
+
+
+def reason_of(group: Group | GroupRecord, head: Group | GroupRecord | None) -> Reason:
+    """The group's reason; one that merely stands in the queue is told behind whom."""
+    if (
+        group.phase is Phase.QUEUED
+        and group.reason.why in (Why.QUEUED, Why.NONE)
+        and head is not None
+        and head.id != group.id
+        and order(head) < order(group)
+    ):
+        return Reason(Why.QUEUED, f"behind {label(head)}")
+    return group.reason
+
+
+def head_of(state: State) -> Group | None:
+    """The group that stops everybody behind it, if any."""
+    head = state.groups.get(state.head)
+    return head if head is not None and head.phase is Phase.QUEUED else None
+
+
+def queue_page(
+    state: State,
+    now: int,
+    *,
+    ended: Sequence[GroupRecord] = (),
+    include_ended: bool = False,
+    namespace: str = "",
+    limit: int = 100,
+    offset: int = 0,
+    warnings: tuple[str, ...] = (),
+) -> QueuePage:
+    """Waiting groups in queue order, then assembling, starting, running and rejected ones, then ended.
+
+    `ended` are records of groups that the state has forgotten. `limit` 0 means all.
+    """
+    live = list(state.groups.values())
+    known = [r for r in ended if r.id not in state.groups] if include_ended else []
+    return _page(live, known, now, head_of(state), include_ended, namespace, limit, offset, warnings)
+
+
+def record_page(
+    records: Sequence[GroupRecord],
+    now: int,
+    *,
+    include_ended: bool = False,
+    namespace: str = "",
+    limit: int = 100,
+    warnings: tuple[str, ...] = (),
+) -> QueuePage:
+    """The same page out of the store's records, as of `now`, when no scheduler can be asked."""
+    waiting = [r for r in records if r.phase is Phase.QUEUED]
+    head = min((r for r in waiting if r.reason.why is Why.RESOURCES), key=order, default=None)
+    page = _page([], records, now, head, include_ended, namespace, limit, 0, warnings)
+    return QueuePage(now, "database", page.total, page.counts, warnings, page.groups)
+
+
+def _page(
+    live: Sequence[Group],
+    records: Sequence[GroupRecord],
+    now: int,
+    head: Group | GroupRecord | None,
+    include_ended: bool,
+    namespace: str,
+    limit: int,
+    offset: int,
+    warnings: tuple[str, ...],
+) -> QueuePage:
+    groups: list[Group | GroupRecord] = [*live, *records]
+    waiting = sorted((g for g in groups if g.phase is Phase.QUEUED), key=order)
+    positions = {group.id: i for i, group in enumerate(waiting, 1)}
+    counts: dict[str, int] = {}
+    shown: list[Group | GroupRecord] = []
+    for group in groups:
+        if namespace and group.namespace != namespace:
+            continue
+        if group.phase is Phase.ENDED and not include_ended and group.outcome is not Outcome.REJECTED:
+            continue
+        state = word(group.phase, group.outcome, group.reason.why).value
+        counts[state] = counts.get(state, 0) + 1
+        shown.append(group)
+    shown.sort(key=_shown_order)
+    page = shown[offset : offset + limit] if limit else shown[offset:]
+    rows = tuple(
+        row(_record(group), now, positions.get(group.id, 0), reason_of(group, head)) for group in page
+    )
+    return QueuePage(now, "scheduler", len(shown), counts, warnings, rows)
+
+
+def _record(group: Group | GroupRecord) -> GroupRecord:
+    return group.record() if isinstance(group, Group) else group
+
+
+def _shown_order(group: Group | GroupRecord) -> tuple[int, int, tuple[int, int, str]]:
+    """Rejected ones before those that have ended for good; of these the latest first."""
+    latest = -group.ended_at if group.phase is Phase.ENDED and group.outcome is not Outcome.REJECTED else 1
+    rank = _RANK[group.phase] + (group.phase is Phase.ENDED and latest != 1)
+    return rank, latest, order(group)
+
+
+# -- nodes -------------------------------------------------------------------------------------------
+
+
+def node_rows(state: State) -> list[NodeRow]:
+    """Every node that is known, also those that are gone but still hold pods; by name in natural order."""
+    inventory = state.inventory
+    resources = [(name, i) for name, i in inventory.resources.items() if not name.startswith("port:")]
+    used = inventory.capacity - inventory.free
+    rows: list[NodeRow] = []
+    for i, node in enumerate(inventory.nodes):
+        if node is None:
+            continue
+        holders, present = inventory.holders(node.name), not inventory.gone_at[i]
+        if not present and not holders:
+            continue
+        amounts = tuple(
+            ResourceUse(name, int(inventory.capacity[r, i]), int(used[r, i]), int(inventory.free[r, i]))
+            for name, r in resources
+            if inventory.capacity[r, i] or used[r, i]
+        )
+        rows.append(
+            NodeRow(
+                name=node.name,
+                ready=node.ready,
+                unschedulable=node.unschedulable,
+                present=present,
+                resources=amounts,
+                pods=len(holders),
+                groups=_groups_on(state, holders),
+            )
+        )
+    return sorted(rows, key=lambda node: _natural(node.name))
+
+
+def _groups_on(state: State, pods: dict[str, tuple[tuple[str, int], ...]]) -> tuple[str, ...]:
+    found: dict[str, None] = {}
+    for uid in pods:
+        group = state.groups.get(state.group_of.get(uid, ""))
+        if group is not None:
+            found[label(group)] = None
+    return tuple(found)
+
+
+def _natural(name: str) -> tuple[tuple[int, int, str], ...]:
+    """n2 before n10: runs of digits compare as numbers."""
+    parts = _RUNS.findall(name)
+    return tuple((0, int(part), part) if part.isdecimal() else (1, 0, part) for part in parts)
+
+
+# -- health ------------------------------------------------------------------------------------------
+
+
+def health(state: State) -> view.Health:
+    """Ready when every source has told what there is and the store answers."""
+    reasons = [f"waiting for the list of {source}" for source in state.missing if source != "store"]
+    if state.store_error:
+        reasons.append(f"store: {state.store_error}")
+    elif "store" in state.missing:
+        reasons.append("waiting for what the store has")
+    if not reasons and not state.ready:
+        reasons.append("starting")
+    return view.Health(not reasons, tuple(reasons))
+
+
+def census(state: State) -> dict[tuple[str, str], int]:
+    """How many groups there are by (phase, reason): the gauges of /metrics."""
+    counts: dict[tuple[str, str], int] = {}
+    for group in state.groups.values():
+        key = (group.phase.value, group.reason.why.value)
+        counts[key] = counts.get(key, 0) + 1
+    return counts
+
+
+def resource_totals(state: State) -> dict[str, tuple[int, int]]:
+    """Resource -> (capacity, free) over all present nodes, for gauges."""
+    inventory = state.inventory
+    present = np.array([node is not None for node in inventory.nodes], dtype=bool)
+    present &= np.array([not at for at in inventory.gone_at], dtype=bool)
+    columns = np.flatnonzero(present)
+    return {
+        name: (int(inventory.capacity[i, columns].sum()), int(inventory.free[i, columns].sum()))
+        for name, i in inventory.resources.items()
+        if not name.startswith("port:")
+    }

@@ -1,0 +1,192 @@
+"""What people and programs are shown: rows of the queue and of the nodes, and the story of one group.
+
+Made by `core.views` (from the live state) and by the command line (from the store); sent by `api.server`
+as JSON, so these structs are the contract of `/api/v1` and its OpenAPI document. Every field is always
+there. Times are milliseconds since the epoch, 0 = not yet; lengths of time are milliseconds; amounts are
+milli-cores for cpu and whole units (bytes, devices) for everything else.
+"""
+
+from enum import StrEnum
+
+from msgspec import Struct
+
+
+class State(StrEnum):
+    """A group's phase in the words of people; ended groups carry their outcome."""
+
+    ASSEMBLING = "assembling"
+    """Fewer members than its size."""
+    HELD = "held"
+    WAITING = "waiting"
+    STARTING = "starting"
+    RUNNING = "running"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    TIMEOUT = "timeout"
+    REJECTED = "rejected"
+    """No nominal cluster could hold it; looked at again when nodes join."""
+
+
+class QueueRow(Struct, frozen=True):
+    """One group as a line of a table. `position` counts waiting groups from 1; 0 = does not wait.
+
+    `waited` runs from the first sight of its first member to its start; `why` is one word of the
+    vocabulary of reasons and `text` the sentence that goes with it.
+    """
+
+    position: int
+    id: str
+    namespace: str
+    name: str
+    source: str
+    queue: str
+    state: State
+    phase: str
+    outcome: str
+    why: str
+    text: str
+    broken: str
+    size: int
+    seen: int
+    priority: int
+    first_seen: int
+    waited: int
+    duration: int
+    begin: int
+    nodes: tuple[str, ...]
+    complete_at: int
+    granted_at: int
+    bound_at: int
+    started_at: int
+    ended_at: int
+
+
+class QueuePage(Struct, frozen=True):
+    """Some rows of the queue. `total` counts the rows there are, `counts` them by state.
+
+    `source` is "scheduler", or "database" when nobody but the store could be asked; `as_of` is when
+    what it says was true. `warnings` say why it may be out of date or why nothing starts.
+    """
+
+    as_of: int
+    source: str
+    total: int
+    counts: dict[str, int]
+    warnings: tuple[str, ...]
+    groups: tuple[QueueRow, ...]
+
+
+class ResourceUse(Struct, frozen=True):
+    """One resource of one node. `free` may be negative: a node can shrink below what it holds."""
+
+    name: str
+    capacity: int
+    used: int
+    free: int
+
+
+class NodeRow(Struct, frozen=True):
+    """One node: `present` is false when its object is gone, `pods` counts those of all schedulers."""
+
+    name: str
+    ready: bool
+    unschedulable: bool
+    present: bool
+    resources: tuple[ResourceUse, ...]
+    pods: int
+    groups: tuple[str, ...]
+
+
+class NodePage(Struct, frozen=True):
+    """All nodes; see QueuePage for the other fields."""
+
+    as_of: int
+    source: str
+    warnings: tuple[str, ...]
+    nodes: tuple[NodeRow, ...]
+
+
+class Stage(Struct, frozen=True):
+    """When a group came this far."""
+
+    name: str
+    at: int
+
+
+class Ask(Struct, frozen=True):
+    """`count` members that want the same: `amounts` in numbers, `text` the same in words."""
+
+    count: int
+    amounts: dict[str, int]
+    text: str
+
+
+class Member(Struct, frozen=True):
+    """One pod of the group. `intended` is true while it is being bound to `node`."""
+
+    name: str
+    uid: str
+    phase: str
+    node: str
+    intended: bool
+    reason: str
+
+
+class Head(Struct, frozen=True):
+    """The group that everybody behind it waits for."""
+
+    id: str
+    namespace: str
+    name: str
+    text: str
+
+
+class Explanation(Struct, frozen=True):
+    """The story of one group: where it stands, how it came there, and what would bring it on.
+
+    `ahead` counts the waiting groups before it. `short` says what it lacks now, "" if nothing;
+    `nearest` the node that is closest to taking one more member, `next_step` what has to happen for it
+    to start.
+    """
+
+    group: QueueRow
+    since: int
+    stages: tuple[Stage, ...]
+    asks: tuple[Ask, ...]
+    members: tuple[Member, ...]
+    ahead: int
+    head: Head | None
+    short: str
+    nearest: str
+    next_step: str
+    notes: tuple[str, ...]
+
+
+class ExplanationPage(Struct, frozen=True):
+    """All groups that a name stands for (one name may exist in several namespaces and lives)."""
+
+    as_of: int
+    source: str
+    warnings: tuple[str, ...]
+    groups: tuple[Explanation, ...]
+
+
+class Health(Struct, frozen=True):
+    """Whether groups can be placed, and if not, why."""
+
+    ready: bool
+    reasons: tuple[str, ...]
+
+
+class Version(Struct, frozen=True):
+    """Of the program that answers."""
+
+    name: str
+    version: str
+
+
+class Failure(Struct, frozen=True):
+    """What an error answer consists of."""
+
+    error: str

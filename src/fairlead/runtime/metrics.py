@@ -1,0 +1,121 @@
+"""What the scheduler counts and measures, in Prometheus' text form.
+
+One `Metrics` object per process, made by the composition root; `runtime.loop` and the ports call its
+plain methods, `api.source` renders it for /metrics. Lengths of time come in as milliseconds or seconds
+as each method says, and go out in seconds. Must not decide anything, and must not cost more than a
+counter's step per call.
+"""
+
+from collections.abc import Mapping
+
+import prometheus_client
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.process_collector import ProcessCollector
+
+from fairlead import __version__
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_SHORT = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
+_LONG = (0.1, 0.5, 1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 12 * 3600, 24 * 3600, 3 * 24 * 3600, 7 * 24 * 3600)
+_SIZES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
+
+prometheus_client.disable_created_metrics()
+
+
+class Metrics:
+    """A registry of its own, so that several schedulers can live in one test process."""
+
+    def __init__(self) -> None:
+        self.registry = r = CollectorRegistry()
+        ProcessCollector(registry=r)
+        info = Gauge("fairlead_build_info", "Always 1; the label tells the version.", ["version"], registry=r)
+        info.labels(__version__).set(1)
+        self._plans = Counter("fairlead_plans", "Plans, by what became of them.", ["result"], registry=r)
+        self._cycle = Histogram(
+            "fairlead_cycle_duration_seconds", "From Propose to the plan.", buckets=_SHORT, registry=r
+        )
+        self._starts = Counter("fairlead_starts", "Groups granted a start.", registry=r)
+        self._rejects = Counter("fairlead_rejections", "Groups called impossible.", registry=r)
+        self._binds = Counter("fairlead_binds", "Binding requests, by result.", ["result"], registry=r)
+        self._bind = Histogram(
+            "fairlead_bind_duration_seconds", "One binding request.", buckets=_SHORT, registry=r
+        )
+        self._evictions = Counter("fairlead_evictions", "Evictions, by result.", ["result"], registry=r)
+        self._wait = Histogram(
+            "fairlead_group_wait_seconds",
+            "From the first sight of a group's first member to its start.",
+            buckets=_LONG,
+            registry=r,
+        )
+        self._groups = Gauge("fairlead_groups", "Groups now.", ["phase", "reason"], registry=r)
+        self._resources = Gauge(
+            "fairlead_resource_amount",
+            "Capacity and free amount of all present nodes; cpu in milli-cores, else in whole units.",
+            ["resource", "kind"],
+            registry=r,
+        )
+        self._events = Counter("fairlead_events", "Events learned.", registry=r)
+        self._batch = Histogram("fairlead_batch_events", "Events per batch.", buckets=_SIZES, registry=r)
+        self._learn = Histogram(
+            "fairlead_learn_duration_seconds", "One batch through the engine.", buckets=_SHORT, registry=r
+        )
+        self._store_up = Gauge("fairlead_store_up", "1 while the store answers.", registry=r)
+        self._pending = Gauge("fairlead_store_pending_records", "Records still to be written.", registry=r)
+        self._ready = Gauge("fairlead_ready", "1 while groups can be placed.", registry=r)
+
+    # -- called by the loop and the ports ------------------------------------------------------------
+
+    def learned(self, events: int, seconds: float) -> None:
+        """A batch of events went through the engine."""
+        self._events.inc(events)
+        self._batch.observe(events)
+        self._learn.observe(seconds)
+
+    def planned(self, seconds: float, result: str = "accepted") -> None:
+        """A plan came back: "accepted", "stale" (cut short) or "empty" (nothing to start)."""
+        self._plans.labels(result).inc()
+        self._cycle.observe(seconds)
+
+    def granted(self, groups: int = 1) -> None:
+        """Groups were granted a start."""
+        self._starts.inc(groups)
+
+    def rejected(self, groups: int = 1) -> None:
+        """Groups were called impossible."""
+        self._rejects.inc(groups)
+
+    def bound(self, result: str, seconds: float) -> None:
+        """A binding request ended: "ok" or a word of `model.event.BindError`."""
+        self._binds.labels(result).inc()
+        self._bind.observe(seconds)
+
+    def evicted(self, ok: bool) -> None:
+        """An eviction was tried."""
+        self._evictions.labels("ok" if ok else "failed").inc()
+
+    def waited(self, milliseconds: int) -> None:
+        """A group started, so long after its first member was first seen; once per group."""
+        self._wait.observe(max(milliseconds, 0) / 1000)
+
+    def store(self, up: bool, pending: int = 0) -> None:
+        """Whether the store answers, and how many records wait to be written."""
+        self._store_up.set(up)
+        self._pending.set(pending)
+
+    # -- called when somebody asks -------------------------------------------------------------------
+
+    def render(
+        self,
+        groups: Mapping[tuple[str, str], int],
+        resources: Mapping[str, tuple[int, int]],
+        ready: bool,
+    ) -> bytes:
+        """The text for /metrics; `groups` by (phase, reason), `resources` to (capacity, free)."""
+        self._groups.clear()
+        for (phase, reason), count in groups.items():
+            self._groups.labels(phase, reason).set(count)
+        for name, (capacity, free) in resources.items():
+            self._resources.labels(name, "capacity").set(capacity)
+            self._resources.labels(name, "free").set(free)
+        self._ready.set(ready)
+        return generate_latest(self.registry)
