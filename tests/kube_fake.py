@@ -1,4 +1,4 @@
-"""A small API server on loopback that does as it is told: for faults that a real one does not commit on demand.
+"""A small API server on loopback that does as it is told, for faults no real one commits on demand.
 
 It keeps pods by (namespace, name), checks the preconditions of bindings and patches as the real one does, and
 streams watch events that a test scripts. `fault` answers the next matching requests instead.
@@ -108,7 +108,7 @@ class FakeApi:
                 return await answer(request)
         parts = request.path.strip("/").split("/")
         if "watch" in request.query:
-            return await self._stream(request)
+            return await self.stream(request, self.streams.pop(0) if self.streams else [3600.0])
         if "events" in parts:
             return self._event(request, body)
         if parts[:3] == ["api", "v1", "namespaces"] and len(parts) >= 6:
@@ -166,11 +166,11 @@ class FakeApi:
         self.events[name] = body
         return web.json_response(body, status=201)
 
-    async def _stream(self, request: web.Request) -> web.StreamResponse:
-        """Scripted chunks, numbers being pauses; without a script the stream stays open and silent."""
+    async def stream(self, request: web.Request, parts: list[bytes | float]) -> web.StreamResponse:
+        """A chunked answer; numbers are pauses."""
         response = web.StreamResponse()
         await response.prepare(request)
-        for part in self.streams.pop(0) if self.streams else [3600.0]:
+        for part in parts:
             if isinstance(part, bytes):
                 await response.write(part)
             else:
@@ -186,7 +186,7 @@ class FakeApi:
 
 
 def answers(code: int, reason: str = "", message: str = "", **headers: str) -> Answer:
-    async def answer(request: web.Request) -> web.StreamResponse:
+    async def answer(_: web.Request) -> web.StreamResponse:
         return status(code, reason, message, **headers)
 
     return answer
@@ -199,7 +199,7 @@ async def cut(request: web.Request) -> web.StreamResponse:
     return web.Response()
 
 
-async def silence(request: web.Request) -> web.StreamResponse:
+async def silence(_: web.Request) -> web.StreamResponse:
     await asyncio.sleep(3600)
     return web.Response()
 

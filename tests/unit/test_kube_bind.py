@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from kube_fake import FakeApi, ListInbox, answers, cut, pod, silence
 
 from fairlead.kube.actuate import Actuator
 from fairlead.kube.client import ApiClient
@@ -14,6 +13,7 @@ from fairlead.kube.translate_pod import REVOKED
 from fairlead.model.command import Bind
 from fairlead.model.event import BindError, BindFailed, Bound
 from fairlead.model.pod import Shape
+from kube_fake import FakeApi, ListInbox, answers, cut, pod, silence
 
 
 @pytest.fixture
@@ -121,7 +121,7 @@ async def test_what_a_conflict_means(api: FakeApi, change: dict[str, Any], expec
 async def test_a_pod_whose_spec_changed_is_not_bound_again(api: FakeApi) -> None:
     api.touch(api.add(pod("p")))
     planned = Shape(requests=(("cpu", 4000), ("pods", 1)))
-    events = await Rig(api, planned=lambda uid, version: planned).outcome(bind())
+    events = await Rig(api, planned=lambda *_: planned).outcome(bind())
     assert events == [failed(BindError.CHANGED)]
     assert len(api.sent("POST", "/binding")) == 1
 

@@ -14,7 +14,7 @@ from fairlead.kube.client import ApiClient
 from fairlead.kube.errors import ApiError, KubeError
 
 
-class _Answer(Struct):
+class _Answer(Struct, frozen=True):
     allowed: bool = False
 
 

@@ -48,12 +48,15 @@ class Kind(NamedTuple):
 
 
 def identity(event: Event) -> tuple[int, int, str]:
-    """Where an object of a first list belongs: (created, version, uid). Owners carry no creation time."""
+    """Where an object of a first list belongs: by creation and version, nodes by name.
+
+    Owners carry no creation time. Nodes are in no queue; by name is the order in which people count them.
+    """
     match event:
         case PodSeen(pod):
             return pod.created, pod.version, pod.uid
         case NodeSeen(node):
-            return node.created, node.version, node.uid
+            return 0, 0, node.name
         case OwnerSeen(owner):
             return 0, owner.version, owner.uid
         case _:
@@ -72,7 +75,10 @@ def metadata(raw: Body) -> ObjectMeta:
 
 def pod_seen(raw: Body, count: Counter) -> PodSeen | None:
     try:
-        return PodSeen(translate_pod.pod(_pod(raw)))
+        pod = translate_pod.pod(_pod(raw))
+        if pod.shape.unsupported and pod.shape.unsupported[0].startswith(translate_pod.UNREADABLE):
+            _complain("pod", raw, ValueError(pod.shape.unsupported[0]), count)
+        return PodSeen(pod)
     except (msgspec.MsgspecError, ValueError) as error:
         _complain("pod", raw, error, count)
         try:

@@ -36,6 +36,7 @@ from fairlead.model.pod import Expression, Operator, OwnerRef, Pod, PodPhase, Sh
 
 PREFIX = "fairlead.dev/"
 REVOKED = "fairlead.dev/revoked"
+UNREADABLE = "unreadable: "
 NOTHING = (Expression(key="metadata.name", operator=Operator.IN, values=(), field=True),)
 """A term that no node satisfies: In with no values."""
 
@@ -136,7 +137,7 @@ def unreadable(raw: bytes | msgspec.Raw, error: Exception) -> Pod:
 
 
 def _unreadable_shape(error: Exception) -> Shape:
-    return Shape(requests=(("pods", 1),), unsupported=(f"unreadable: {error}",))
+    return Shape(requests=(("pods", 1),), unsupported=(f"{UNREADABLE}{error}",))
 
 
 def shape(spec: PodSpec, status: PodStatus) -> Shape:

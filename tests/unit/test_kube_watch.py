@@ -1,0 +1,273 @@
+"""Lists and watches against a scripted server: order, batches, fallbacks, and going on after any fault."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import pytest
+from aiohttp import web
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairlead.kube import translate
+from fairlead.kube.client import ApiClient
+from fairlead.kube.lines import LineSplitter
+from fairlead.kube.port import ShapeBook
+from fairlead.kube.watch import Reflector, SyncGate
+from fairlead.model.event import Listed, NodeGone, PodGone, PodSeen, Synced
+from fairlead.model.pod import Pod, Shape
+from kube_fake import FakeApi, ListInbox, answers, bookmark, cut, event, pod
+
+
+def versioned(name: str, version: int, created: int = 0, **spec: Any) -> dict[str, Any]:
+    thing = pod(name, **spec)
+    stamp = f"2026-11-21T10:00:{created:02d}Z"
+    thing["metadata"].update(resourceVersion=str(version), creationTimestamp=stamp)
+    return thing
+
+
+@asynccontextmanager
+async def watching(
+    api: FakeApi, *kinds: translate.Kind, **options: Any
+) -> AsyncIterator[tuple[ListInbox, dict[str, int]]]:
+    inbox, stats, gate = ListInbox(), dict[str, int](), SyncGate(kinds or (translate.PODS,))
+    client = ApiClient(api.access)
+    options = {"backoff": (0.001, 0.01), **options}
+    tasks = [
+        asyncio.create_task(Reflector(client, kind, inbox, gate, stats, **options).run())
+        for kind in kinds or (translate.PODS,)
+    ]
+    try:
+        yield inbox, stats
+    finally:
+        for task in tasks:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+        await client.close()
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[FakeApi]:
+    async with FakeApi() as fake:
+        yield fake
+
+
+def short(events: list[Any]) -> list[Any]:
+    names = {PodSeen: lambda e: e.pod.name, Listed: lambda e: e.kind, Synced: lambda e: e.source}
+    return [names[type(each)](each) if type(each) in names else each for each in events]
+
+
+def seen(name: str) -> Any:
+    return lambda events: name in short(events)
+
+
+# -- lines -------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.binary(min_size=1).filter(lambda line: b"\n" not in line)), st.data())
+def test_lines_are_the_same_however_they_are_cut(lines: list[bytes], data: st.DataObject) -> None:
+    stream = b"".join(line + b"\n" for line in lines)
+    splitter, found, at = LineSplitter(), list[bytes](), 0
+    while at < len(stream):
+        size = data.draw(st.integers(1, len(stream) - at))
+        found += splitter.feed(stream[at : at + size])
+        at += size
+    assert found == lines
+
+
+def test_a_long_line_in_many_chunks_is_joined_once() -> None:
+    splitter = LineSplitter()
+    assert all(splitter.feed(b"x" * 1000) == [] for _ in range(20_000))
+    (line,) = splitter.feed(b"\n")
+    assert len(line) == 20_000_000
+
+
+# -- first list --------------------------------------------------------------------------------------
+
+
+async def test_a_streamed_list_is_sorted_then_listed_then_synced(api: FakeApi) -> None:
+    things = [versioned("late", 5, 9), versioned("b", 9, 3), versioned("a", 8, 3)]
+    api.streams = [[*(event("ADDED", each) for each in things), bookmark(77, end=True)]]
+    async with watching(api) as (inbox, _):
+        await inbox.until(seen("pods"))
+        assert short(inbox.events) == ["a", "b", "late", "Pod", "pods"]
+        assert len(inbox.batches) == 1
+        assert inbox.events[3] == Listed("Pod", ("uid-default-a", "uid-default-b", "uid-default-late"), 77)
+        await inbox.until(lambda _: len(api.queries) > 1)
+    first, second = api.queries[:2]
+    assert first["sendInitialEvents"] == first["allowWatchBookmarks"] == "true"
+    assert first["resourceVersionMatch"] == "NotOlderThan" and "resourceVersion" not in first
+    assert second["resourceVersion"] == "77"
+    assert not any("Selector" in key for query in api.queries for key in query)
+
+
+@pytest.mark.parametrize("code", [400, 422])
+async def test_pages_where_lists_are_not_streamed(api: FakeApi, code: int) -> None:
+    api.fault("GET", "/pods", answers(code, "Invalid", "sendInitialEvents is forbidden"))
+    api.pages = [[versioned("b", 2, 2)], [versioned("a", 1, 1)], [versioned("c", 3, 3)]]
+    async with watching(api) as (inbox, _):
+        await inbox.until(seen("pods"))
+        assert short(inbox.events) == ["a", "b", "c", "Pod", "pods"]
+        assert inbox.events[3].version == 500
+
+
+@pytest.mark.parametrize("ending", [[], [3600.0]])
+async def test_pages_where_the_mark_of_the_end_never_comes(api: FakeApi, ending: list[Any]) -> None:
+    """An old server takes sendInitialEvents for nothing and goes on as a plain watch."""
+    api.streams = [[event("ADDED", versioned("a", 1)), *ending]]
+    api.pages = [[versioned("a", 1)]]
+    async with watching(api, first_idle=0.2) as (inbox, _):
+        await inbox.until(seen("pods"))
+        assert short(inbox.events) == ["a", "Pod", "pods"]
+
+
+async def test_an_expired_page_starts_the_list_anew(api: FakeApi) -> None:
+    api.fault("GET", "/pods", answers(422), answers(410, "Expired"))
+    api.pages = [[versioned("a", 1)]]
+    async with watching(api) as (inbox, _):
+        await inbox.until(seen("pods"))
+        assert short(inbox.events) == ["a", "Pod", "pods"]
+
+
+async def test_owners_are_synced_when_all_kinds_are_in(api: FakeApi) -> None:
+    kinds = (translate.JOBS, translate.REPLICA_SETS, translate.STATEFUL_SETS)
+    api.streams = [[bookmark(7, end=True)]] * 3
+    async with watching(api, *kinds) as (inbox, _):
+        await inbox.until(seen("owners"))
+        assert set(short(inbox.events)[:3]) == {"Job", "ReplicaSet", "StatefulSet"}
+        assert short(inbox.events)[3:] == ["owners"]
+
+
+# -- going on ----------------------------------------------------------------------------------------
+
+
+FIRST = [bookmark(7, end=True)]
+
+
+async def test_one_chunk_is_one_batch_and_bookmarks_move_the_version(api: FakeApi) -> None:
+    chunk = b"".join(event("ADDED", versioned(f"p{number}", number)) for number in range(10, 15))
+    gone = event("DELETED", versioned("p10", 20))
+    api.streams = [FIRST, [chunk, 0.05, gone + bookmark(99)]]
+    async with watching(api) as (inbox, _):
+        await inbox.until(lambda events: PodGone("uid-default-p10", 20) in events)
+        assert [len(batch) for batch in inbox.batches] == [2, 5, 1]
+        await inbox.until(lambda _: len(api.queries) > 2)
+    assert [query.get("resourceVersion") for query in api.queries[:3]] == [None, "7", "99"]
+
+
+async def test_a_line_in_two_chunks_is_one_event(api: FakeApi) -> None:
+    line = event("MODIFIED", versioned("p", 10))
+    api.streams = [FIRST, [line[:50], 0.05, line[50:]]]
+    async with watching(api) as (inbox, _):
+        await inbox.until(seen("p"))
+
+
+async def test_expired_while_watching_lists_anew_and_syncs_only_once(api: FakeApi) -> None:
+    gone = event("ERROR", {"kind": "Status", "status": "Failure", "code": 410, "message": "too old"})
+    api.streams = [
+        [event("ADDED", versioned("a", 1)), bookmark(7, end=True)],
+        [event("MODIFIED", versioned("a", 8)) + gone],
+        [event("ADDED", versioned("b", 9)), bookmark(20, end=True)],
+    ]
+    async with watching(api) as (inbox, stats):
+        await inbox.until(lambda events: short(events).count("Pod") == 2)
+        assert short(inbox.events) == ["a", "Pod", "pods", "a", "b", "Pod"]
+        assert inbox.events[-1].uids == ("uid-default-b",)
+        assert stats["relists"] == 1
+
+
+async def test_expired_when_opening_the_watch(api: FakeApi) -> None:
+    async def first(request: web.Request) -> web.StreamResponse:
+        return await api.stream(request, [bookmark(7, end=True)])
+
+    api.fault("GET", "/pods", first, answers(410, "Expired"))
+    api.streams = [[event("ADDED", versioned("a", 9)), bookmark(20, end=True)]]
+    async with watching(api) as (inbox, _):
+        await inbox.until(seen("a"))
+        assert short(inbox.events)[:2] == ["Pod", "pods"]
+    assert "sendInitialEvents" in api.queries[2]
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        cut,
+        answers(500),
+        answers(503),
+        answers(401),
+        answers(403, "Forbidden"),
+        answers(429, **{"Retry-After": "0"}),
+    ],
+)
+async def test_any_fault_is_retried_from_where_it_was(api: FakeApi, fault: Any) -> None:
+    api.fault("GET", "/pods", fault, fault)
+    api.streams = [FIRST, [event("ADDED", versioned("late", 30))]]
+    async with watching(api) as (inbox, stats):
+        await inbox.until(seen("late"))
+        assert stats["watch_errors"] >= 1
+        assert short(inbox.events)[:2] == ["Pod", "pods"]
+
+
+async def test_a_cut_watch_resumes_from_its_last_event(api: FakeApi) -> None:
+    api.streams = [FIRST, [event("ADDED", versioned("a", 30))], [event("ADDED", versioned("b", 31))]]
+    async with watching(api) as (inbox, _):
+        await inbox.until(seen("b"))
+    assert [query.get("resourceVersion") for query in api.queries[:3]] == [None, "7", "30"]
+
+
+async def test_a_silent_watch_is_noticed(api: FakeApi) -> None:
+    api.streams = [FIRST, [3600.0], [event("ADDED", versioned("a", 30))]]
+    async with watching(api, idle=0.2) as (inbox, stats):
+        await inbox.until(seen("a"))
+        assert stats["watch_errors"] >= 1
+
+
+async def test_rubbish_in_a_stream_does_not_end_the_watch(api: FakeApi) -> None:
+    broken = b'{"type":"ADDED","object":{"metadata":5}}\n'
+    unreadable = versioned("odd", 12, containers=[{"resources": {"requests": {"cpu": "ten"}}}])
+    chunk = broken + event("ADDED", unreadable) + event("ADDED", versioned("fine", 13))
+    api.streams = [FIRST, [chunk], [b"not json\n"], [event("ADDED", versioned("later", 14))]]
+    async with watching(api) as (inbox, stats):
+        await inbox.until(seen("later"))
+        assert short(inbox.events)[2:] == ["odd", "fine", "later"]
+        assert stats["unreadable"] == 2
+
+
+async def test_deleted_nodes(api: FakeApi) -> None:
+    node = {"metadata": {"name": "n", "uid": "u", "resourceVersion": "31"}}
+    api.streams = [FIRST, [event("DELETED", node)]]
+    async with watching(api, translate.NODES) as (inbox, _):
+        await inbox.until(lambda events: NodeGone("u", 31) in events)
+
+
+# -- what is kept of waiting pods --------------------------------------------------------------------
+
+
+def test_the_shape_book_knows_since_when() -> None:
+    small, large = Shape(requests=(("cpu", 1),)), Shape(requests=(("cpu", 2),))
+
+    def at(version: int, shape: Shape, **other: Any) -> PodSeen:
+        return PodSeen(Pod("u", "ns", "p", version, shape, **{"scheduler": "fairlead", **other}))
+
+    book = ShapeBook("fairlead")
+    book.learn(at(10, small))
+    book.learn(at(12, small))
+    assert book.planned("u", 10) == book.planned("u", 12) == small
+    book.learn(at(14, large))
+    assert book.planned("u", 14) == large
+    assert book.planned("u", 12) not in (small, large)
+    book.learn(at(15, large, node="n"))
+    assert book.planned("u", 15) is None
+    book.learn(at(16, small, scheduler="other"))
+    assert book.planned("u", 16) is None
+    book.learn(at(17, small))
+    book.learn(Listed("Pod", (), 20))
+    assert book.planned("u", 17) is None
+
+
+def test_bookmarks_of_the_real_server_are_read() -> None:
+    line = bookmark(5, end=True).strip()
+    assert json.loads(line)["object"]["spec"] == {"containers": None}
