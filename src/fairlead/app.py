@@ -6,22 +6,24 @@ module besides `cli` that knows every package. Must not decide anything about gr
 
 import asyncio
 import fcntl
-import os
-import pathlib
+import gc
 import signal
 from contextlib import suppress
+from pathlib import Path
 from typing import BinaryIO
 
 import structlog
 from msgspec import Struct
 
 from fairlead.api.server import Server
+from fairlead.api.source import EngineSource
 from fairlead.control import RECONCILERS
 from fairlead.core.engine import Engine
 from fairlead.kube.config import load
 from fairlead.kube.port import KubePort
+from fairlead.model.group import GroupRecord
 from fairlead.model.settings import MATCHES, POLICIES, Settings
-from fairlead.runtime import address
+from fairlead.runtime import address, logs
 from fairlead.runtime.clock import Clock
 from fairlead.runtime.errors import ConfigError
 from fairlead.runtime.loop import Loop
@@ -29,24 +31,26 @@ from fairlead.runtime.metrics import Metrics
 from fairlead.runtime.planner import Planner
 from fairlead.runtime.record import Recorder
 from fairlead.runtime.reports import Reports
-from fairlead.runtime.source import Source
+from fairlead.store import reader
+from fairlead.store.folder import default_data_dir
 from fairlead.store.postgres import PostgresStore
 
 _log = structlog.get_logger("app")
 
 
 class Options(Struct, frozen=True):
-    """What `fairlead scheduler` was told. Empty strings mean: not given."""
+    """What `fairlead scheduler` was told. None and empty strings mean: not given."""
 
-    data_dir: pathlib.Path
-    kubeconfig: str = ""
+    kubeconfig: Path | None = None
     context: str = ""
+    data_dir: Path | None = None
     database_url: str = ""
     policy: str = "fcfs"
     match: str = "first"
-    scheduler_name: str = "fairlead"
+    scheduler: str = "fairlead"
     pod_events: bool = True
-    record: str = ""
+    record: Path | None = None
+    log_format: str = "text"
     host: str = "127.0.0.1"
     port: int = 0
     bind_parallelism: int = 64
@@ -56,13 +60,28 @@ class Options(Struct, frozen=True):
         for name, value, choices in (("policy", self.policy, POLICIES), ("match", self.match, MATCHES)):
             if value not in choices:
                 raise ConfigError(f"--{name} {value}: unknown; choose one of: {', '.join(choices)}")
-        return Settings(policy=self.policy, match=self.match, scheduler=self.scheduler_name)
+        return Settings(policy=self.policy, match=self.match, scheduler=self.scheduler)
+
+
+class StoreHistory:
+    """What the store knows of groups that the engine has forgotten; a connection per question."""
+
+    def __init__(self, data: Path, url: str) -> None:
+        self._data, self._url = data, url
+
+    async def ended(self, limit: int) -> list[GroupRecord]:
+        async with reader.open_reader(data=self._data, url=self._url) as conn:
+            return [r for r in await reader.groups(conn, True, limit) if r.ended_at]
+
+    async def find(self, name: str) -> list[GroupRecord]:
+        async with reader.open_reader(data=self._data, url=self._url) as conn:
+            return await reader.find(conn, name)
 
 
 class DataFolder:
     """The data folder, locked: one scheduler process each."""
 
-    def __init__(self, path: pathlib.Path) -> None:
+    def __init__(self, path: Path) -> None:
         self.path = path
         self._lock: BinaryIO | None = None
 
@@ -89,39 +108,40 @@ class DataFolder:
 
 def run(options: Options) -> None:
     """Run a scheduler until SIGINT or SIGTERM. Raises KubeError, StoreError or ConfigError for people."""
+    logs.configure(options.log_format)
     settings = options.settings()
-    with DataFolder(options.data_dir) as folder, suppress(KeyboardInterrupt, asyncio.CancelledError):
+    folder = DataFolder(options.data_dir or default_data_dir())
+    with folder, suppress(KeyboardInterrupt, asyncio.CancelledError):
         asyncio.run(serve(options, settings, folder.path))
 
 
-async def serve(options: Options, settings: Settings, data: pathlib.Path) -> None:
+async def serve(options: Options, settings: Settings, data: Path) -> None:
     """Compose everything and run it until cancelled or signalled."""
-    access = load(options.kubeconfig or None, options.context or None)
     metrics = Metrics()
+    engine = Engine(settings, RECONCILERS)
+    reports = Reports(engine, metrics)
     kube = KubePort(
-        access,
-        scheduler=options.scheduler_name,
+        load(options.kubeconfig, options.context or None),
+        scheduler=options.scheduler,
         bind_parallelism=options.bind_parallelism,
         request_timeout=settings.request_timeout / 1000,
         pod_events=options.pod_events,
         registry=metrics.registry,
     )
-    recorder = Recorder(pathlib.Path(options.record), settings) if options.record else None
-    engine = Engine(settings, RECONCILERS)
     store = PostgresStore(
         data=None if options.database_url else data,
         url=options.database_url,
         request_timeout=settings.request_timeout,
         retention=settings.retention,
     )
-    planner = Planner(metrics.cycle)
-    reports = Reports(engine, metrics)
-    loop = Loop(engine, (store, kube, planner), Clock(), recorder, (reports.batch,))
-    server = Server(Source(engine, store, metrics), host=options.host, port=options.port)
+    history = StoreHistory(data, options.database_url)
+    server = Server(EngineSource(engine.state, metrics, history), host=options.host, port=options.port)
     try:
         await kube.check_access()
+        recorder = Recorder(options.record, settings) if options.record else None
+        loop = Loop(engine, (store, kube, Planner(reports.cycle)), Clock(), recorder, (reports.batch,))
         await server.start()
-        address.write(data, server.url, os.getpid())
+        address.write(data, server.url)
         _log.info("scheduler started", scheduler=settings.scheduler, api=server.url, data=str(data))
         await _until_signalled(loop, reports)
     finally:
@@ -135,6 +155,7 @@ async def _until_signalled(loop: Loop, reports: Reports) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         with suppress(ValueError, NotImplementedError):  # not in the main thread: a test
             asyncio.get_running_loop().add_signal_handler(number, running.cancel)
+    gc.freeze()  # what start-up made lives as long as the process: it need not be walked again
     try:
         await running
     except asyncio.CancelledError:

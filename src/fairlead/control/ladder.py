@@ -2,19 +2,22 @@
 
 A reconciler, run by the engine after each batch over the touched groups:
 
-  step 1  no member bound, none possibly bound  → drop the intent, queue again after a pause
+  step 1  no member bound, none possibly bound  → drop the intent, queue again after a pause; while a
+                                                  request may be on its way, no further one is sent
   step 2  some bound                            → keep them; the missing ones are placed anew, for 15 s
   step 3  after that                            → evict the members whose controller recreates them; bare
                                                   pods stay and the group is flagged broken, loudly
 
-Must not touch a group that runs: once all were bound, a group that loses a member keeps the others.
+A group that runs keeps its members whatever becomes of the others: a pod that wanted to join and could not
+be bound asks again after a pause.
 """
 
 from collections.abc import Sequence
 
 from fairlead.core.groups import Members, members, move
-from fairlead.core.state import Group, State
+from fairlead.core.state import Group, Intent, State
 from fairlead.model.command import Announce, Command, Evict, ObjectRef
+from fairlead.model.event import BindError
 from fairlead.model.group import Phase, Reason, Why
 from fairlead.model.pod import Pod
 
@@ -31,21 +34,28 @@ def climb(state: State, touched: Sequence[Group]) -> list[Command]:
         for group in touched:
             if group.phase is Phase.STARTING:
                 commands += _climb_one(state, group)
+            elif group.phase is Phase.RUNNING:
+                _drop_failed(state, group, _intents(state, group))
     return commands
 
 
 def _climb_one(state: State, group: Group) -> list[Command]:
+    intents = _intents(state, group)
     found = members(state, group)
-    failed = [pod for pod in found.intended if state.intents[pod.uid].error is not None]
-    pending = len(found.intended) - len(failed)
-    short = len(found.bound) + pending + group.completed + group.failed < group.started_size
-    if not failed and not short:
+    pending = [intent for intent in intents if intent.error is None]
+    done = len(found.bound) + group.completed + group.failed
+    short = done + len(pending) < group.started_size
+    if len(pending) == len(intents) and not short:
         return []
-    if not found.bound and not pending and not (group.completed or group.failed):
-        _give_up(state, group, failed)
+    if not done and not any(intent.acknowledged for intent in intents):
+        _take_back(state, group, intents)
         return []
-    for pod in failed:  # step 2: they ask again, as members that join
-        state.drop_intent(pod.uid)
+    _drop_failed(state, group, intents)  # step 2: they ask again, as members that join
+    for intent in pending:  # one that step 1 held back
+        if intent.durable and not (intent.in_flight or intent.acknowledged):
+            state.to_bind[intent.pod] = None
+    if not short:
+        return []
     if not group.recovering_since:
         group.recovering_since = state.now
     due = group.recovering_since + state.settings.recovery
@@ -55,20 +65,53 @@ def _climb_one(state: State, group: Group) -> list[Command]:
     return _step_three(state, group, found) if not pending else []
 
 
-def _give_up(state: State, group: Group, failed: list[Pod]) -> None:
-    """Step 1: nothing happened in the cluster, so nothing has to be undone there."""
-    error = next((e for pod in failed if (e := state.intents[pod.uid].error) is not None), None)
-    for pod in failed:
-        state.drop_intent(pod.uid)
-    group.attempts += 1
-    pause = _BACKOFF[min(group.attempts, len(_BACKOFF)) - 1] if error is not None else 0
-    group.backoff_until = state.now + pause if pause else 0
+def _intents(state: State, group: Group) -> list[Intent]:
+    return [intent for uid in group.pods if (intent := state.intents.get(uid)) is not None]
+
+
+def _drop_failed(state: State, group: Group, intents: list[Intent]) -> None:
+    """Give up the intents that failed, once none can take effect any more, and pause before the next try."""
+    failed = [intent for intent in intents if intent.error is not None]
+    for intent in failed:
+        if intent.at_rest(state.now):
+            state.drop_intent(intent.pod)
+        else:
+            state.wake(intent.doubt_until, group.id)
+    if any(intent.error is not BindError.GONE for intent in failed):
+        _pause(state, group)
+
+
+def _pause(state: State, group: Group) -> None:
+    if group.backoff_until <= state.now:
+        group.attempts += 1
+        group.backoff_until = state.now + _BACKOFF[min(group.attempts, len(_BACKOFF)) - 1]
+
+
+def _take_back(state: State, group: Group, intents: list[Intent]) -> None:
+    """Step 1, as far as it goes: what has not been sent is held back; when all is at rest, the start is off."""
+    unsettled = [intent for intent in intents if not intent.at_rest(state.now)]
+    for intent in intents:
+        state.to_bind.pop(intent.pod, None)
+    for intent in unsettled:
+        if intent.doubt_until > state.now:
+            state.wake(intent.doubt_until, group.id)
+    if not unsettled:
+        _give_up(state, group, intents)
+
+
+def _give_up(state: State, group: Group, intents: list[Intent]) -> None:
+    """Nothing happened in the cluster, so nothing has to be undone there."""
+    error = next((intent.error for intent in intents if intent.error is not None), None)
+    for intent in intents:
+        state.drop_intent(intent.pod)
+    if error is not None:
+        _pause(state, group)
     group.granted_at, group.nodes, group.recovering_since = 0, (), 0
     move(
         state,
         group,
         Phase.QUEUED,
-        Reason(Why.BACKOFF, f"start {group.attempts} failed: {error or 'members left'}"),
+        Reason(Why.BACKOFF, f"the start failed: {error or 'members left'}"),
     )
     state.touch(group.id)
 
@@ -88,9 +131,13 @@ def _step_three(state: State, group: Group, found: Members) -> list[Command]:
     group.evictions += 1
     group.recovering_since = state.now
     state.wake(state.now + state.settings.recovery, group.id)
-    if bare:
+    commands: list[Command] = [
+        Evict(_ref(pod), text, None if pod.started else 0) for pod in recreated if not pod.deleting
+    ]
+    if bare and not group.broken:
         group.broken = text
-    return [Evict(_ref(pod), text, None if pod.started else 0) for pod in recreated if not pod.deleting]
+        commands.append(Announce(_ref(found.bound[0]), Why.BROKEN, text, warning=True))
+    return commands
 
 
 def _ref(pod: Pod) -> ObjectRef:

@@ -38,7 +38,7 @@ def tell(state: State, touched: Sequence[Group]) -> list[Command]:
 
 def _tell_one(state: State, group: Group) -> list[Command]:
     now = (group.phase, group.outcome, group.reason.why, group.id == state.head)
-    if now == group.told or (not group.told and group.phase is Phase.ENDED):
+    if now == group.told or (not group.told and group.phase is Phase.ENDED and not group.rejected):
         return []
     due = group.since + (0 if group.reason.why in _AT_ONCE else state.settings.lasting)
     if state.now < due:

@@ -6,6 +6,7 @@ than none.
 """
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 
 import structlog
@@ -20,7 +21,8 @@ from fairlead.runtime.record import Recorder
 
 REST = 0.004
 """Seconds between two batches, so that what arrives together is learned together."""
-Observer = Callable[[Sequence[Event], Sequence[Command]], None]
+Observer = Callable[[Sequence[Event], Sequence[Command], float], None]
+"""Told each batch, the commands it led to, and the seconds the engine took."""
 _log = structlog.get_logger("loop")
 
 
@@ -74,10 +76,12 @@ class Loop:
         batch += events
         if self.recorder is not None:
             self.recorder.batch(batch)
+        begun = time.perf_counter()
         commands = self.engine.learn(batch)
+        taken = time.perf_counter() - begun
         self._dispatch(commands)
         for observe in self.observers:
-            observe(batch, commands)
+            observe(batch, commands, taken)
 
     def _dispatch(self, commands: Sequence[Command]) -> None:
         """Runs of commands for the same port are handed over together, in order."""

@@ -36,11 +36,6 @@ class Metrics:
         )
         self._starts = Counter("fairlead_starts", "Groups granted a start.", registry=r)
         self._rejects = Counter("fairlead_rejections", "Groups called impossible.", registry=r)
-        self._binds = Counter("fairlead_binds", "Binding requests, by result.", ["result"], registry=r)
-        self._bind = Histogram(
-            "fairlead_bind_duration_seconds", "One binding request.", buckets=_SHORT, registry=r
-        )
-        self._evictions = Counter("fairlead_evictions", "Evictions, by result.", ["result"], registry=r)
         self._wait = Histogram(
             "fairlead_group_wait_seconds",
             "From the first sight of a group's first member to its start.",
@@ -83,15 +78,6 @@ class Metrics:
     def rejected(self, groups: int = 1) -> None:
         """Groups were called impossible."""
         self._rejects.inc(groups)
-
-    def bound(self, result: str, seconds: float) -> None:
-        """A binding request ended: "ok" or a word of `model.event.BindError`."""
-        self._binds.labels(result).inc()
-        self._bind.observe(seconds)
-
-    def evicted(self, ok: bool) -> None:
-        """An eviction was tried."""
-        self._evictions.labels("ok" if ok else "failed").inc()
 
     def waited(self, milliseconds: int) -> None:
         """A group started, so long after its first member was first seen; once per group."""

@@ -9,11 +9,10 @@ from collections.abc import Sequence
 import structlog
 
 from fairlead.core.engine import Engine
-from fairlead.model.command import Bind, Command, RecordAllocations
+from fairlead.model.command import Command, RecordAllocations
 from fairlead.model.event import (
     AllocationsRefused,
     BindFailed,
-    Bound,
     Event,
     PlanProposed,
     StoreLost,
@@ -21,7 +20,7 @@ from fairlead.model.event import (
     Synced,
 )
 from fairlead.model.group import Phase
-from fairlead.model.plan import Reject, Start, Wait
+from fairlead.model.plan import Decision, Plan, Reject, Start, Wait
 from fairlead.runtime.metrics import Metrics
 
 HEARTBEAT = 30.0
@@ -35,24 +34,26 @@ class Reports:
         self._engine, self._metrics = engine, metrics
         self._said: dict[str, str] = {}
         """Group -> the waiting reason last logged, so that a reason is a line once."""
+        self._cycle = 0.0
 
-    def batch(self, events: Sequence[Event], commands: Sequence[Command]) -> None:
+    def cycle(self, seconds: float, _: int) -> None:
+        """Called by the planner with the working time of a cycle, before its plan comes back."""
+        self._cycle = seconds
+
+    def batch(self, events: Sequence[Event], commands: Sequence[Command], seconds: float) -> None:
         """Called by the loop after each batch."""
-        self._metrics.learned(len(events))
+        self._metrics.learned(len(events), seconds)
         for event in events:
             match event:
                 case PlanProposed():
-                    self._plan(event, commands)
-                case Bound():
-                    self._metrics.bind("bound")
+                    self._plan(event.plan, commands)
                 case BindFailed():
-                    self._metrics.bind(event.error)
                     _log.warning("bind failed", pod=self._pod(event.pod), error=event.error, text=event.text)
                 case StoreLost():
-                    self._metrics.store_up(False)
+                    self._metrics.store(False)
                     _log.error("store lost: nothing is placed until it is back", error=event.error)
                 case StoreReady():
-                    self._metrics.store_up(True)
+                    self._metrics.store(True)
                     _log.info("store ready", epoch=event.epoch)
                 case AllocationsRefused():
                     _log.error("plan refused by the store", plan=event.plan, reason=event.reason)
@@ -60,36 +61,39 @@ class Reports:
                     _log.info("in sync", source=event.source)
                 case _:
                     pass
-        for command in commands:
-            if isinstance(command, Bind):
-                self._metrics.bind_sent()
 
-    def _plan(self, event: PlanProposed, commands: Sequence[Command]) -> None:
-        plan = event.plan
-        granted: dict[str, int] = {}
+    def _plan(self, plan: Plan, commands: Sequence[Command]) -> None:
+        granted: dict[str, None] = {}
         for command in commands:
             if isinstance(command, RecordAllocations) and command.plan == plan.id:
-                for grant in command.grants:
-                    granted[grant.group] = granted.get(grant.group, 0) + len(grant.placements)
-        self._metrics.plan(len(granted), sum(granted.values()))
+                granted = {grant.group: None for grant in command.grants}
+        stale = self._engine.last_stale
+        self._metrics.planned(self._cycle, "stale" if stale else "accepted" if granted else "empty")
         for decision in plan.decisions:
-            name = self._name(decision.group)
-            match decision:
-                case Start() if decision.group in granted:
-                    group = self._engine.state.groups.get(decision.group)
-                    if group is not None and not decision.growth:
-                        self._metrics.started(self._engine.state.now - group.first_seen)
-                    self._said.pop(decision.group, None)
-                    _log.info("start", group=name, plan=plan.id, pods=len(decision.placements))
-                case Wait() | Reject() if self._said.get(decision.group) != decision.reason.text:
-                    self._said[decision.group] = decision.reason.text
-                    verb = "reject" if isinstance(decision, Reject) else "wait"
-                    reason = decision.reason
-                    _log.info(verb, group=name, plan=plan.id, why=reason.why, reason=reason.text)
-                case _:
-                    pass
-        if self._engine.last_stale:
-            _log.info("plan cut short", plan=plan.id, reason=self._engine.last_stale)
+            self._decision(plan.id, decision, decision.group in granted)
+        if stale:
+            _log.info("plan cut short", plan=plan.id, reason=stale)
+
+    def _decision(self, plan: str, decision: Decision, granted: bool) -> None:
+        name = self._name(decision.group)
+        match decision:
+            case Start() if granted:
+                group = self._engine.state.groups.get(decision.group)
+                if group is not None and not decision.growth:
+                    self._metrics.granted()
+                    self._metrics.waited(self._engine.state.now - group.first_seen)
+                self._said.pop(decision.group, None)
+                _log.info("start", group=name, plan=plan, pods=len(decision.placements))
+            case Wait() | Reject() if self._said.get(decision.group) != decision.reason.text:
+                self._said[decision.group] = decision.reason.text
+                verb = "wait"
+                if isinstance(decision, Reject):
+                    verb = "reject"
+                    self._metrics.rejected()
+                reason = decision.reason
+                _log.info(verb, group=name, plan=plan, why=reason.why.value, reason=reason.text)
+            case _:
+                pass
 
     def _name(self, group_id: str) -> str:
         group = self._engine.state.groups.get(group_id)
@@ -108,7 +112,6 @@ class Reports:
             for group in state.groups.values():
                 phases[group.phase] += 1
             self._said = {gid: text for gid, text in self._said.items() if gid in state.groups}
-            self._metrics.groups({phase.value: n for phase, n in phases.items()})
             _log.info(
                 "heartbeat",
                 ready=state.ready,
