@@ -250,6 +250,25 @@ async def test_F23_text_that_no_database_can_hold_does_not_stop_the_store(make: 
         assert inbox.of(StoreLost) == []
 
 
+async def test_F23_absurd_numbers_stop_neither_the_store_nor_its_views(make: Make) -> None:
+    store = make()
+    async with running(store) as inbox:
+        absurd = group(1, size=10**30, duration=2**63, begin=10**17, priority=-(10**20), started_at=NOW)
+        store.perform([SaveGroups((absurd,)), record("p1", store.epoch, [2])])
+        await inbox.first(AllocationsRecorded)
+        assert inbox.of(StoreLost) == []
+        if isinstance(store, PostgresStore):
+            for view in (
+                "groups",
+                "queue",
+                "allocations",
+                "reservations",
+                "pods_provisional",
+                "pending_queue",
+            ):
+                rows(store, f"SELECT * FROM (SELECT * FROM {view}) v, pg_sleep(0)")
+
+
 # -- only where there is a database --------------------------------------------------------------------
 
 

@@ -16,6 +16,7 @@ import psycopg
 import pytest
 from store_support import (
     NOBODY,
+    Events,
     TcpServer,
     folder,
     free_port,
@@ -219,23 +220,29 @@ class Proxy:
         sink.close()
 
 
+async def settled(inbox: Events, store: PostgresStore) -> None:
+    """Two plans on, so that the housekeeping after the first write is behind us."""
+    for number, plan in enumerate(("a", "b"), 1):
+        store.perform([record(plan, store.epoch, [900 + number])])
+        await inbox.first(AllocationsRecorded, number)
+
+
 async def test_a_commit_whose_answer_is_lost_is_found_and_not_repeated(tcp: TcpServer) -> None:
     await asyncio.to_thread(tcp.start)
     proxy = Proxy(tcp.url)
     async with proxy.serve() as url:
         store, direct = PostgresStore(url=url), PostgresStore(url=tcp.url)
         async with running(store) as inbox:
-            store.perform([record("p0", store.epoch, [9])])
-            await inbox.first(AllocationsRecorded)
+            await settled(inbox, store)
             proxy.mute = True
             store.perform([record("p1", store.epoch, [1])])
             await until(lambda: rows(direct, "SELECT 1 FROM plan_record WHERE id = 'p1'"))
-            assert len(inbox.of(AllocationsRecorded)) == 1
+            assert len(inbox.of(AllocationsRecorded)) == 2
             proxy.mute = False
             proxy.cut()
-            assert await inbox.first(AllocationsRecorded, 2) == AllocationsRecorded("p1")
-            assert rows(direct, "SELECT count(*) FROM grant_record") == [(2,)]
-            assert [type(e) for e in inbox.all[3:]] == [StoreLost, StoreReady, AllocationsRecorded]
+            assert await inbox.first(AllocationsRecorded, 3) == AllocationsRecorded("p1")
+            assert rows(direct, "SELECT count(*) FROM grant_record") == [(3,)]
+            assert [type(e) for e in inbox.all[4:]] == [StoreLost, StoreReady, AllocationsRecorded]
 
 
 async def test_F4_a_batch_is_one_round_trip(tcp: TcpServer) -> None:
@@ -244,13 +251,31 @@ async def test_F4_a_batch_is_one_round_trip(tcp: TcpServer) -> None:
     async with proxy.serve() as url:
         store = PostgresStore(url=url)
         async with running(store) as inbox:
-            store.perform([record("p0", store.epoch, [9])])
-            await inbox.first(AllocationsRecorded)
-            await asyncio.sleep(0.2)
+            await settled(inbox, store)
             before = proxy.answers
             store.perform([record("p1", store.epoch, range(100), 10)])
-            await inbox.first(AllocationsRecorded, 2)
+            await inbox.first(AllocationsRecorded, 3)
             assert proxy.answers - before == 1
+
+
+async def test_a_frozen_server_counts_as_lost_and_comes_back(top: Path) -> None:
+    store = PostgresStore(data=top / "data", patience=1)
+    writers = f"SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'fairlead {os.getpid()}%'"
+    async with running(store) as inbox:
+        store.perform([record("p0", store.epoch, [9])])
+        await inbox.first(AllocationsRecorded)
+        frozen = [pid for (pid,) in rows(store, writers)]
+        for pid in frozen:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            store.perform([record("p1", store.epoch, [1])])
+            assert "has not answered for 1 s" in (await inbox.first(StoreLost)).error
+        finally:
+            for pid in frozen:
+                os.kill(pid, signal.SIGCONT)
+        assert await inbox.first(AllocationsRecorded, 2) == AllocationsRecorded("p1")
+        assert rows(store, "SELECT count(*) FROM grant_record") == [(2,)]
+        assert len(inbox.of(StoreLost)) == 1
 
 
 async def test_taken_over_while_away_refuses_what_is_not_durable(tcp: TcpServer) -> None:
@@ -304,6 +329,8 @@ async def test_a_newer_schema_is_refused_in_words(tcp: TcpServer) -> None:
 
 
 async def test_a_url_that_cannot_be_read_is_said() -> None:
+    with pytest.raises(StoreError, match="cannot be read"):
+        PostgresStore(url="postgres//nonsense").check()
     async with running(PostgresStore(url="postgres//nonsense"), wait=False) as inbox:
         assert "cannot be read" in (await inbox.first(StoreLost)).error
 

@@ -47,7 +47,10 @@ def _wall_clock() -> int:
 
 
 class PostgresStore:
-    """Give `data` for the embedded server or `url` for your own; `url` wins. Times in milliseconds."""
+    """Give `data` for the embedded server or `url` for your own; `url` wins.
+
+    Times are in milliseconds, but for `patience`: the seconds after which a silent server counts as lost.
+    """
 
     handles = batches.HANDLES
 
@@ -59,6 +62,7 @@ class PostgresStore:
         request_timeout: int = 10_000,
         retention: int = 7 * 24 * 3600 * 1000,
         flush_every: int = 100,
+        patience: float = 30.0,
         now: Callable[[], int] = _wall_clock,
     ) -> None:
         if not url and data is None:
@@ -74,6 +78,7 @@ class PostgresStore:
         self._request_timeout = request_timeout
         self._retention = retention
         self._pause = flush_every / 1000
+        self._patience = patience
         self._now = now
         self._me = f"fairlead {os.getpid()} {secrets.token_hex(4)}"
         self._buffer = batches.Buffer()
@@ -95,9 +100,10 @@ class PostgresStore:
         return self.server.url if self.server is not None else self._url
 
     def check(self) -> None:
-        """Raises StoreError for what will never come right by itself: a data folder that cannot serve."""
+        """Raises StoreError for what never comes right by itself: an unusable data folder, a misspelt URL."""
         if self.server is not None:
             self.server.check()
+        sessions.conninfo(self.url, self._me)
 
     def perform(self, commands: Sequence[Command]) -> None:
         """Queue; a plan goes out at once, all else within `flush_every`."""
@@ -183,13 +189,15 @@ class PostgresStore:
         """A session that leads; everything the engine must know is emitted before it returns."""
         if self.server is not None:
             await asyncio.to_thread(self.server.ensure)
-        session = await open_session(self.url, self._me, self.epoch)
+        async with self._patient():
+            session = await open_session(self.url, self._me, self.epoch)
         try:
-            await session.lead(self.epoch, self._now())
-            self.epoch = session.epoch
             restored: list[Event] = []
-            if not self._synced:
-                restored = await session.restore(self._now() + self._request_timeout)
+            async with self._patient():
+                await session.lead(self.epoch, self._now())
+                self.epoch = session.epoch
+                if not self._synced:
+                    restored = await session.restore(self._now() + self._request_timeout)
         except BaseException:
             await session.close()
             raise
@@ -238,7 +246,8 @@ class PostgresStore:
         batch = self._buffer.take(self._written)
         todo = batches.statements(batch, session.epoch, self._now())
         try:
-            await batches.write(session.writer, todo)
+            async with self._patient():
+                await batches.write(session.writer, todo)
         except BaseException:
             self._buffer.give_back(batch)
             self._written = None  # of unknown fate, like the rest
@@ -253,7 +262,8 @@ class PostgresStore:
     async def _keep_house(self, session: Session) -> None:
         if time.monotonic() >= self._housekeeping_at and not self._buffer.plans:
             self._housekeeping_at = time.monotonic() + _HOUSEKEEPING
-            await session.forget(self._now() - self._retention)
+            async with self._patient():
+                await session.forget(self._now() - self._retention)
 
     async def _write_last(self, session: Session) -> None:
         """On a connection of its own: the writer's may have been cut off in the middle of something."""
@@ -282,6 +292,15 @@ class PostgresStore:
         if not self._told or self._fenced:
             self._told = True
             self._emit(StoreLost(error))
+
+    @contextlib.asynccontextmanager
+    async def _patient(self) -> AsyncGenerator[None]:
+        """A server that is frozen keeps its connections: without an end to waiting nobody would notice."""
+        try:
+            async with asyncio.timeout(self._patience):
+                yield
+        except TimeoutError as error:
+            raise StoreError(f"the database has not answered for {self._patience:g} s") from error
 
     def _emit(self, *events: Event) -> None:
         if self._inbox is not None and events:

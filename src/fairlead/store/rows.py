@@ -19,6 +19,9 @@ COLUMNS = tuple(
     for column in (("why", "text") if field == "reason" else (field,))
 )
 """Of `group_record`, in the order of the record's fields."""
+_FROM_USERS = ("size", "seen", "priority", "duration", "begin")
+_LARGEST = 2**53 - 1
+"""What users write may be absurd; it must neither stop the store nor make a view fail for everybody."""
 _UNWRITABLE = "\N{REPLACEMENT CHARACTER}"
 
 
@@ -26,7 +29,7 @@ def encode(rows: Sequence[dict[str, Any]]) -> str:
     """JSON that PostgreSQL surely takes: one bad character must not stop the whole store for good."""
     try:
         text = msgspec.json.encode(rows).decode()
-    except UnicodeEncodeError:
+    except UnicodeEncodeError:  # a lone surrogate
         return msgspec.json.encode(_clean(rows)).decode()
     return msgspec.json.encode(_clean(rows)).decode() if "\\u0000" in text else text
 
@@ -50,6 +53,8 @@ def group_row(record: GroupRecord) -> dict[str, Any]:
     row = {name: getattr(record, name) for name in GroupRecord.__struct_fields__}
     reason: Reason = row.pop("reason")
     row["why"], row["text"] = reason.why, reason.text
+    for name in _FROM_USERS:
+        row[name] = max(-_LARGEST, min(row[name], _LARGEST))
     return row
 
 

@@ -32,13 +32,17 @@ _TIMEOUTS = {
 """A server that vanished without a word is given up after about ten seconds."""
 
 
+def conninfo(url: str, name: str) -> str:
+    """The user's connection string with what we need in it. Raises StoreError if it cannot be read."""
+    try:
+        return make_conninfo(url, application_name=name, **_TIMEOUTS)
+    except psycopg.ProgrammingError as error:
+        raise StoreError(f"the database URL cannot be read: {' '.join(str(error).split())}") from error
+
+
 async def connect(url: str, name: str) -> Connection:
     """A connection in autocommit whose names resolve in Fairlead's schema. Raises StoreError on a bad URL."""
-    try:
-        conninfo = make_conninfo(url, application_name=name, **_TIMEOUTS)
-    except psycopg.ProgrammingError as error:
-        raise StoreError(f"the database URL cannot be read: {error}".strip()) from error
-    conn = await psycopg.AsyncConnection.connect(conninfo, autocommit=True)
+    conn = await psycopg.AsyncConnection.connect(conninfo(url, name), autocommit=True)
     try:
         await conn.execute(SQL["set_up_session"])
     except BaseException:

@@ -5,7 +5,7 @@
 -- and NULL. Tables are Fairlead's own and change with it; the views are what people and programs may rely on.
 
 CREATE FUNCTION at_time(ms bigint) RETURNS timestamptz LANGUAGE sql STABLE PARALLEL SAFE AS
-$$ SELECT CASE WHEN ms > 0 THEN timestamptz 'epoch' + ms * interval '1 millisecond' END $$;
+$$ SELECT CASE WHEN ms > 0 THEN timestamptz 'epoch' + least(ms, 253402300799999) * interval '1 millisecond' END $$;
 
 CREATE TABLE leader (
     one boolean PRIMARY KEY DEFAULT true CHECK (one),
