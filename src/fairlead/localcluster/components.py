@@ -182,7 +182,11 @@ def _scheduler(layout: Layout, state: State) -> list[str]:
 
 def _kwok(layout: Layout, state: State) -> list[str]:
     del state
-    return [f"--kubeconfig={layout.conf / 'kwok.kubeconfig'}", f"--config={layout.conf / 'kwok.yaml'}"]
+    return [
+        f"--kubeconfig={layout.conf / 'kwok.kubeconfig'}",
+        f"--config={layout.conf / 'kwok.yaml'}",
+        "-v=WARN",
+    ]
 
 
 def _delegating(layout: Layout, client: str, port: int) -> list[str]:
