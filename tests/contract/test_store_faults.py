@@ -61,6 +61,23 @@ def tcp(top: Path) -> Iterator[TcpServer]:
     server.stop()
 
 
+@pytest.fixture(scope="session")
+def tcp_url() -> Iterator[str]:
+    with folder() as path:
+        server = TcpServer(binaries.bundled(), path, free_port())
+        server.create()
+        server.start()
+        yield server.url
+        server.stop()
+
+
+@pytest.fixture
+def database(tcp_url: str) -> Iterator[str]:
+    """An empty one behind a port, on a server that stays."""
+    with fresh_database(tcp_url) as url:
+        yield url
+
+
 # -- the server dies ------------------------------------------------------------------------------------
 
 
@@ -158,11 +175,10 @@ async def test_F5_store_away_for_a_while_loses_nothing(tcp: TcpServer) -> None:
         assert inbox.of(StoreReady) == [StoreReady(1)] * 2
 
 
-async def test_backend_terminated_before_its_commit_writes_again(tcp: TcpServer) -> None:
-    await asyncio.to_thread(tcp.start)
-    store = PostgresStore(url=tcp.url)
+async def test_backend_terminated_before_its_commit_writes_again(database: str) -> None:
+    store = PostgresStore(url=database)
     async with running(store) as inbox:
-        with psycopg.connect(tcp.url) as other:
+        with psycopg.connect(database) as other:
             other.execute("SELECT * FROM fairlead.leader FOR UPDATE")
             store.perform([record("p1", store.epoch, [1])])
             blocked = (
@@ -227,11 +243,10 @@ async def settled(inbox: Events, store: PostgresStore) -> None:
         await inbox.first(AllocationsRecorded, number)
 
 
-async def test_a_commit_whose_answer_is_lost_is_found_and_not_repeated(tcp: TcpServer) -> None:
-    await asyncio.to_thread(tcp.start)
-    proxy = Proxy(tcp.url)
+async def test_a_commit_whose_answer_is_lost_is_found_and_not_repeated(database: str) -> None:
+    proxy = Proxy(database)
     async with proxy.serve() as url:
-        store, direct = PostgresStore(url=url), PostgresStore(url=tcp.url)
+        store, direct = PostgresStore(url=url), PostgresStore(url=database)
         async with running(store) as inbox:
             await settled(inbox, store)
             proxy.mute = True
@@ -245,9 +260,8 @@ async def test_a_commit_whose_answer_is_lost_is_found_and_not_repeated(tcp: TcpS
             assert [type(e) for e in inbox.all[4:]] == [StoreLost, StoreReady, AllocationsRecorded]
 
 
-async def test_F4_a_batch_is_one_round_trip(tcp: TcpServer) -> None:
-    await asyncio.to_thread(tcp.start)
-    proxy = Proxy(tcp.url)
+async def test_F4_a_batch_is_one_round_trip(database: str) -> None:
+    proxy = Proxy(database)
     async with proxy.serve() as url:
         store = PostgresStore(url=url)
         async with running(store) as inbox:
@@ -278,11 +292,10 @@ async def test_a_frozen_server_counts_as_lost_and_comes_back(top: Path) -> None:
         assert len(inbox.of(StoreLost)) == 1
 
 
-async def test_taken_over_while_away_refuses_what_is_not_durable(tcp: TcpServer) -> None:
-    await asyncio.to_thread(tcp.start)
-    proxy = Proxy(tcp.url)
+async def test_taken_over_while_away_refuses_what_is_not_durable(database: str) -> None:
+    proxy = Proxy(database)
     async with proxy.serve() as url:
-        store, next_one = PostgresStore(url=url), PostgresStore(url=tcp.url)
+        store, next_one = PostgresStore(url=url), PostgresStore(url=database)
         async with running(store) as inbox, running(next_one, wait=False) as successor:
             await successor.first(StoreLost)
             proxy.mute = True
@@ -299,32 +312,29 @@ async def test_taken_over_while_away_refuses_what_is_not_durable(tcp: TcpServer)
             assert [event.grant.plan for event in successor.of(GrantRestored)] == ["p1"]
 
 
-async def test_close_in_the_middle_of_a_write_still_saves_all(tcp: TcpServer) -> None:
-    await asyncio.to_thread(tcp.start)
-    with fresh_database(tcp.url) as url:
-        store = PostgresStore(url=url, flush_every=1)
-        async with running(store):
-            store.perform([SaveGroups(tuple(group(n) for n in range(3000)))])
-            await asyncio.sleep(0.01)
-        async with running(PostgresStore(url=url)) as inbox:
-            assert len(inbox.of(GroupRestored)) == 3000
+async def test_close_in_the_middle_of_a_write_still_saves_all(database: str) -> None:
+    store = PostgresStore(url=database, flush_every=1)
+    async with running(store):
+        store.perform([SaveGroups(tuple(group(n) for n in range(3000)))])
+        await asyncio.sleep(0.01)
+    async with running(PostgresStore(url=database)) as inbox:
+        assert len(inbox.of(GroupRestored)) == 3000
 
 
 # -- what is not ours to use ----------------------------------------------------------------------------
 
 
-async def test_a_newer_schema_is_refused_in_words(tcp: TcpServer) -> None:
-    await asyncio.to_thread(tcp.start)
-    async with running(PostgresStore(url=tcp.url)):
+async def test_a_newer_schema_is_refused_in_words(database: str) -> None:
+    async with running(PostgresStore(url=database)):
         pass
     newer = len(schema.migrations()) + 7
-    with psycopg.connect(tcp.url) as conn:
+    with psycopg.connect(database) as conn:
         conn.execute("INSERT INTO fairlead.schema_version (version, name) VALUES (%s, 'x')", [newer])
-    async with running(PostgresStore(url=tcp.url), wait=False) as inbox:
+    async with running(PostgresStore(url=database), wait=False) as inbox:
         assert f"schema version {newer}" in (await inbox.first(StoreLost)).error
         assert not inbox.of(StoreReady)
     with pytest.raises(StoreError, match="use the newer Fairlead"):
-        async with reader.open_reader(url=tcp.url):
+        async with reader.open_reader(url=database):
             pass
 
 
