@@ -1,6 +1,5 @@
 """One suite for every store: what the engine may rely on, whichever stands behind the port."""
 
-import asyncio
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -36,6 +35,7 @@ from fairlead.model.event import (
 from fairlead.model.group import GroupRecord, Outcome, Phase, Reason, Why
 from fairlead.model.plan import Grant, Placement, Reserve
 from fairlead.store import reader
+from fairlead.store.batch import CHUNK
 from fairlead.store.embedded import EmbeddedServer
 from fairlead.store.memory import Disk, MemoryStore
 from fairlead.store.postgres import PostgresStore
@@ -289,10 +289,10 @@ async def test_F4_statements_per_batch_do_not_depend_on_its_size(database: str) 
 async def test_F4_a_burst_of_saves_is_a_handful_of_transactions(database: str) -> None:
     store = PostgresStore(url=database, flush_every=50)
     async with running(store) as inbox:
-        store.perform([SaveGroups((group(n, seen=seen),)) for seen in range(20) for n in range(1000)])
-        await inbox.wait(lambda: store.transactions)
-        await asyncio.sleep(0.2)
-        assert (store.transactions, store.statements) == (1, 4)
+        store.perform([SaveGroups((group(n, seen=seen),)) for seen in range(20) for n in range(CHUNK * 2)])
+        await inbox.wait(lambda: store.transactions == 2)
+        assert rows(store, "SELECT count(*), min(seen) FROM group_record") == [(CHUNK * 2, 19)]
+    assert (store.transactions, store.statements) == (2, 8)
 
 
 async def test_F4_unchanged_reservations_are_not_written_again(database: str) -> None:

@@ -321,6 +321,20 @@ async def test_close_in_the_middle_of_a_write_still_saves_all(database: str) -> 
         assert len(inbox.of(GroupRestored)) == 3000
 
 
+@pytest.mark.parametrize("pause", [0.0, 0.005, 0.02])
+async def test_cancelled_first_and_closed_then_saves_all_too(database: str, pause: float) -> None:
+    store, inbox = PostgresStore(url=database, flush_every=1), Events()
+    task = asyncio.create_task(store.run(inbox))
+    await inbox.first(Synced)
+    store.perform([SaveGroups(tuple(group(n) for n in range(2000)))])
+    await asyncio.sleep(pause)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await store.close()
+    assert rows(PostgresStore(url=database), "SELECT count(*) FROM group_record") == [(2000,)]
+
+
 # -- what is not ours to use ----------------------------------------------------------------------------
 
 

@@ -21,7 +21,7 @@ from fairlead.store.schema import Connection
 from fairlead.store.sql import SQL
 
 HANDLES = (RecordAllocations, SaveGroups, SettleGrants)
-CHUNK = 1000
+CHUNK = 500
 """Records written behind in one transaction: a flush may not delay a plan for long."""
 _FENCED = "FL001"
 

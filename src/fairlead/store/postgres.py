@@ -229,7 +229,7 @@ class PostgresStore:
             if not self._buffer:
                 self._wake.clear()
                 await self._wake.wait()
-            if not self._buffer.plans:
+            if not self._buffer.plans and len(self._buffer.groups) < batches.CHUNK:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(self._pause):
                         await self._urgent.wait()
