@@ -47,7 +47,20 @@ class Kind(NamedTuple):
     gone: Callable[[str, int], Event]
 
 
-def identity(event: Event) -> tuple[int, int, str]:
+def uid_of(event: Event) -> str:
+    """The uid of the object that was seen."""
+    match event:
+        case PodSeen(pod):
+            return pod.uid
+        case NodeSeen(node):
+            return node.uid
+        case OwnerSeen(owner):
+            return owner.uid
+        case _:
+            return ""
+
+
+def place(event: Event) -> tuple[int, int, str]:
     """Where an object of a first list belongs: by creation and version, nodes by name.
 
     Owners carry no creation time. Nodes are in no queue; by name is the order in which people count them.

@@ -18,7 +18,7 @@ from fairlead.kube.client import ApiClient
 from fairlead.kube.errors import ApiError, KubeError, Unreachable
 from fairlead.kube.lines import LineSplitter
 from fairlead.kube.structs import MetadataOnly, ObjectList, Status, WatchEvent
-from fairlead.kube.translate import Kind, Line, identity
+from fairlead.kube.translate import Kind, Line, place, uid_of
 from fairlead.kube.translate_pod import version_of
 from fairlead.model.event import Event, Listed, NodeSeen, OwnerSeen, PodSeen, Synced
 from fairlead.runtime.port import Inbox
@@ -192,7 +192,7 @@ class Reflector:
         if line.end_of_list:
             self._finish_list(found, line.version)
         elif line.item is not None:
-            uid = identity(line.item)[2]
+            uid = uid_of(line.item)
             if uid:
                 found[uid] = line.item
 
@@ -209,15 +209,15 @@ class Reflector:
             for raw in page.items:
                 item = self._kind.seen(raw, self._count)
                 if item is not None:
-                    found[identity(item)[2]] = item
+                    found[uid_of(item)] = item
             await asyncio.sleep(0)
             token = page.metadata.token
             if not token:
                 return self._finish_list(found, version_of(page.metadata.resource_version))
 
     def _finish_list(self, found: dict[str, Event], version: int) -> None:
-        items = sorted(found.values(), key=identity)
-        uids = tuple(identity(item)[2] for item in items)
+        items = sorted(found.values(), key=place)
+        uids = tuple(uid_of(item) for item in items)
         self._put([*items, Listed(self._kind.name, uids, version), *self._gate.listed(self._kind)])
         self._version = str(version)
         self._count(f"listed_{self._kind.name}", len(items))
