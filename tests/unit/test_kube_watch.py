@@ -237,7 +237,9 @@ async def test_rubbish_in_a_stream_does_not_end_the_watch(api: FakeApi) -> None:
 
 
 async def test_a_list_of_nodes_is_told_by_uid(api: FakeApi) -> None:
-    nodes = [{"metadata": {"name": name, "uid": f"uid-{name}", "resourceVersion": "3"}} for name in ("b", "a")]
+    nodes = [
+        {"metadata": {"name": name, "uid": f"uid-{name}", "resourceVersion": "3"}} for name in ("b", "a")
+    ]
     api.streams = [[*(event("ADDED", each) for each in nodes), bookmark(9, end=True)]]
     async with watching(api, translate.NODES) as (inbox, _):
         await inbox.until(seen("nodes"))
