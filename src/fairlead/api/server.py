@@ -180,7 +180,8 @@ class Guard:
 def _host_name(header: str) -> str:
     """The Host header without its port and brackets."""
     if header.startswith("["):
-        return header[1:].partition("]")[0].lower()
+        name, _, rest = header[1:].partition("]")
+        return name.lower() if not rest or rest.startswith(":") else header.lower()
     return header.partition(":")[0].lower()
 
 

@@ -37,7 +37,7 @@ def queue(
         return _json(page)
     _tell_age(page)
     if page.groups:
-        tables.show(tables.console(output == "wide"), tables.queue(page, output == "wide", bool(namespace)))
+        _show(page, output, bool(namespace))
     typer.echo(tables.summary(page).plain, err=True)
     return None
 
@@ -59,10 +59,16 @@ def nodes(where: Where, *, output: str) -> None:
         return _json(page)
     _tell_age(page)
     if page.nodes:
-        tables.show(tables.console(output == "wide"), tables.nodes(page, output == "wide"))
+        out = tables.console(output == "wide")
+        tables.show(out, tables.nodes(page, output == "wide", out.width))
     else:
         typer.echo("no nodes", err=True)
     return None
+
+
+def _show(page: QueuePage, output: str, one_namespace: bool) -> None:
+    out = tables.console(output == "wide")
+    tables.show(out, tables.queue(page, output == "wide", one_namespace, out.width))
 
 
 def _json(page: Page, indent: int = 2) -> None:
@@ -94,13 +100,13 @@ def _watch(get: Callable[[], QueuePage], output: str, one_namespace: bool, inter
             return _print_each(get, output, one_namespace, interval)
         with Live(console=out, auto_refresh=False, screen=False, vertical_overflow="crop") as live:
             while True:
-                live.update(_frame(get, output, one_namespace, out.height), refresh=True)
+                live.update(_frame(get, output, one_namespace, out.width, out.height), refresh=True)
                 time.sleep(interval)
     except KeyboardInterrupt:
         return None
 
 
-def _frame(get: Callable[[], QueuePage], output: str, one_namespace: bool, height: int) -> Any:
+def _frame(get: Callable[[], QueuePage], output: str, one_namespace: bool, width: int, height: int) -> Any:
     """One picture; an error takes the table's place until somebody answers again."""
     try:
         page = get()
@@ -110,9 +116,8 @@ def _frame(get: Callable[[], QueuePage], output: str, one_namespace: bool, heigh
     shown = msgspec.structs.replace(page, groups=rows)
     title = Text(f"{time.strftime('%H:%M:%S')}  Ctrl-C ends", "dim")
     notes = [Text(line, "yellow") for line in _age(page)]
-    return Group(
-        title, *notes, tables.queue(shown, output == "wide", one_namespace), tables.summary(shown, False)
-    )
+    table = tables.queue(shown, output == "wide", one_namespace, width)
+    return Group(title, *notes, table, tables.summary(page))
 
 
 def _print_each(get: Callable[[], QueuePage], output: str, one_namespace: bool, interval: float) -> None:
@@ -123,6 +128,6 @@ def _print_each(get: Callable[[], QueuePage], output: str, one_namespace: bool, 
             _json(page, indent=-1)
         else:
             _tell_age(page)
-            tables.show(tables.console(output == "wide"), tables.queue(page, output == "wide", one_namespace))
+            _show(page, output, one_namespace)
             typer.echo("")
         time.sleep(interval)

@@ -1,7 +1,7 @@
 """Errors that a user can put right: one red line on stderr and exit code 1, never a traceback.
 
 `cli.main` lets every command run inside `told`. FAIRLEAD_TRACEBACK=1 shows where an error came from.
-Must stay cheap to import: it only touches modules that define exceptions.
+Must stay cheap to import: it imports none of the packages whose errors it knows.
 """
 
 import os
@@ -16,17 +16,19 @@ class CliError(Exception):
     """Something is wrong with what was typed, or nobody is there to answer; the text is for people."""
 
 
-def user_errors() -> tuple[type[Exception], ...]:
-    """All exception classes whose text is meant for the user."""
-    from fairlead.kube.errors import KubeError
-    from fairlead.localcluster.errors import ClusterError
-    from fairlead.store.errors import StoreError
+_KNOWN = (
+    ("fairlead.runtime.errors", "ConfigError"),
+    ("fairlead.kube.errors", "KubeError"),
+    ("fairlead.store.errors", "StoreError"),
+    ("fairlead.api.server", "ServerError"),
+    ("fairlead.localcluster.errors", "ClusterError"),
+)
 
-    found: list[type[Exception]] = [CliError, KubeError, ClusterError, StoreError]
-    server = sys.modules.get("fairlead.api.server")  # only one that was imported can have raised
-    if server is not None:
-        found.append(server.ServerError)
-    return tuple(found)
+
+def user_errors() -> tuple[type[Exception], ...]:
+    """All exception classes whose text is meant for the user; only what was imported can have raised."""
+    found = [getattr(sys.modules[module], name) for module, name in _KNOWN if module in sys.modules]
+    return (CliError, *found)
 
 
 def tell(error: BaseException) -> None:

@@ -4,7 +4,10 @@ Called by `cli.commands`. Sentences first, small tables for members and stages a
 chose (names, labels) is cleaned and never read as markup.
 """
 
+from collections.abc import Sequence
+
 from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -42,7 +45,7 @@ def _one(e: Explanation, now: int, wide: bool, live: bool) -> list[RenderableTyp
     parts += [Text(""), *_sentences(e, now)]
     if e.asks:
         parts += [Text(""), Text("Asks for", "bold")]
-        parts += [Text(f"  {words.clean(ask.text)}") for ask in e.asks]
+        parts.append(_list("", [ask.text for ask in e.asks]))
     parts += [Text(""), Text("Stages", "bold"), _stages(e.stages, now, wide)]
     if e.members:
         parts += [Text(""), Text("Members", "bold"), _members(e.members, wide)]
@@ -50,7 +53,7 @@ def _one(e: Explanation, now: int, wide: bool, live: bool) -> list[RenderableTyp
         parts += [Text(""), Text("Members are known to a running scheduler only.", "dim")]
     if e.notes:
         parts += [Text(""), Text("Notes", "bold")]
-        parts += [Text(f"  - {words.clean(note)}") for note in e.notes]
+        parts.append(_list("-", e.notes))
     return parts
 
 
@@ -82,9 +85,8 @@ def _sentences(e: Explanation, now: int) -> list[RenderableType]:
     g = e.group
     lines: list[tuple[str, str]] = []
     reason = words.clean(g.text or g.why)
-    since = f" (for {words.span(now - e.since)})" if e.since else ""
     if g.state in (State.RUNNING, State.STARTING):
-        lines.append(("Where", f"{words.ranges(g.nodes) or 'not bound yet'}{since}"))
+        lines.append(("Where", f"{words.ranges(g.nodes) or 'not bound yet'}"))
         lines.append(
             ("Waited", f"{words.span(g.waited)} before it started" if g.bound_at else words.span(g.waited))
         )
@@ -97,7 +99,9 @@ def _sentences(e: Explanation, now: int) -> list[RenderableType]:
         lines.append(("Waited", words.span(g.waited)))
     else:
         title = "Why not" if g.state is State.REJECTED else "Why it waits"
-        lines.append((title, f"{reason}{since}"))
+        lines.append((title, reason))
+    if e.since:
+        lines.append(("Since", f"{words.span(now - e.since)} ago"))
     if e.ahead:
         text = f"{words.counted(e.ahead, 'group')}"
         if e.head is not None:
@@ -105,7 +109,7 @@ def _sentences(e: Explanation, now: int) -> list[RenderableType]:
             text += f": {words.clean(e.head.text)}" if e.head.text else ""
         lines.append(("Ahead of it", text))
     if e.short and e.short not in g.text:
-        lines.append(("Short of", words.clean(e.short)))
+        lines.append(("Needs", words.clean(e.short).removeprefix("needs ")))
     if e.nearest:
         lines.append(("Nearest fit", words.clean(e.nearest)))
     if e.next_step:
@@ -118,15 +122,25 @@ def _sentences(e: Explanation, now: int) -> list[RenderableType]:
     return [table]
 
 
+def _list(mark: str, texts: Sequence[str]) -> RenderableType:
+    """Lines under a heading; their second lines are indented like the first."""
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for text in texts:
+        table.add_row(mark, Text(words.clean(text)))
+    return Padding(table, (0, 0, 0, 2 if mark else 1))
+
+
 def _stages(stages: tuple[Stage, ...], now: int, wide: bool) -> RenderableType:
-    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 2))
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     before = 0
     for stage in stages:
         step = f"+{_step(stage.at - before)}" if before else ""
         ago = f"{words.span(now - stage.at)} ago"
         table.add_row(stage.name, words.instant(stage.at) if wide else ago, step)
         before = stage.at
-    return table
+    return Padding(table, (0, 0, 0, 2))
 
 
 def _step(milliseconds: int) -> str:
@@ -135,7 +149,7 @@ def _step(milliseconds: int) -> str:
 
 
 def _members(members: tuple[Member, ...], wide: bool) -> RenderableType:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 2), header_style="dim")
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     for header in ("POD", "PHASE", "NODE", "REMARK"):
         table.add_column(header, no_wrap=True, overflow="ellipsis")
     shown = members if wide else members[:_MOST_MEMBERS]
@@ -149,7 +163,7 @@ def _members(members: tuple[Member, ...], wide: bool) -> RenderableType:
         )
     if len(members) > len(shown):
         table.add_row(Text(f"… and {len(members) - len(shown)} more (-o wide shows all)", "dim"))
-    return table
+    return Padding(table, (0, 0, 0, 2))
 
 
 def print_explanation(out: Console, page: ExplanationPage, wide: bool = False) -> None:

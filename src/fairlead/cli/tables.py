@@ -1,13 +1,15 @@
 """Tables of the queue and of the nodes, readable at 100 columns.
 
 Called by `cli.commands`. Cells are plain text, never markup: they hold names that other people chose.
-What does not fit is cut, names in the middle, sentences at the end; `-o wide` cuts nothing.
+Names that do not fit lose their middle, sentences are folded and lose their end; `-o wide` cuts nothing.
 """
 
 import os
 import shutil
 import sys
-from typing import TextIO
+import textwrap
+from collections.abc import Sequence
+from typing import NamedTuple, TextIO
 
 from rich.console import Console, RenderableType
 from rich.table import Table
@@ -29,7 +31,10 @@ COLOURS = {
     State.REJECTED: "red",
 }
 _WIDTH = 100
-_NAME = 32
+_UNLIMITED = 100_000
+_GAP = 2
+_LEAST = 12
+_NAME = 30
 _BASIC = ("cpu", "memory", "pods")
 
 
@@ -37,7 +42,7 @@ def console(wide: bool = False, file: TextIO | None = None) -> Console:
     """Colours only on a terminal and without NO_COLOR; 100 columns where nothing says otherwise."""
     out = file or sys.stdout
     if wide:
-        width = 4000
+        width = _UNLIMITED
     elif out.isatty():
         width = shutil.get_terminal_size((_WIDTH, 24)).columns
     else:
@@ -56,12 +61,36 @@ def show(out: Console, what: RenderableType) -> None:
     out.file.flush()
 
 
-def _table(*headers: str, right: tuple[str, ...] = ()) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for header in headers:
-        table.add_column(
-            header, justify="right" if header in right else "left", no_wrap=True, overflow="ellipsis"
-        )
+class Column(NamedTuple):
+    """A column as it is to be shown. `cut` is what happens to text that does not fit: "middle" and
+    "end" take characters out there, "fold" gives it up to three lines."""
+
+    title: str
+    right: bool = False
+    cut: str = ""
+
+
+Row = Sequence[str | tuple[str, str]]
+"""Cells, each a text or a text with its colour."""
+
+
+def _table(columns: Sequence[Column], rows: Sequence[Row], width: int) -> Table:
+    """As wide as it has to be; what is too wide is cut where that was allowed, the last column first."""
+    cells = [[_cell(*(cell if isinstance(cell, tuple) else (cell,))) for cell in row] for row in rows]
+    widths = [
+        max(len(column.title), *(row[i].cell_len for row in cells)) if cells else len(column.title)
+        for i, column in enumerate(columns)
+    ]
+    excess = sum(widths) + _GAP * (len(widths) - 1) - width
+    for i in reversed(range(len(columns))):
+        if columns[i].cut and excess > 0:
+            least = min(widths[i], _LEAST)
+            excess, widths[i] = excess - (widths[i] - least), max(least, widths[i] - excess)
+    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
+    for column, most in zip(columns, widths, strict=True):
+        table.add_column(column.title, justify="right" if column.right else "left", no_wrap=True, width=most)
+    for row in cells:
+        table.add_row(*(_cut(cell, columns[i].cut, widths[i]) for i, cell in enumerate(row)))
     return table
 
 
@@ -69,30 +98,51 @@ def _cell(text: str, style: str = "") -> Text:
     return Text(words.clean(text), style)
 
 
+def _cut(cell: Text, where: str, width: int) -> Text:
+    if where == "middle" and cell.cell_len > width:
+        return Text(words.shorten(cell.plain, width), cell.style)
+    if where == "fold" and cell.cell_len > width:
+        lines = textwrap.wrap(cell.plain, width, max_lines=3, placeholder="…", break_on_hyphens=False)
+        return Text("\n".join(lines), cell.style)
+    cell.truncate(width, overflow="ellipsis")
+    return cell
+
+
 # -- the queue ---------------------------------------------------------------------------------------
 
 
-def queue(page: QueuePage, wide: bool = False, one_namespace: bool = False) -> Table:
-    """Groups as lines."""
-    return _queue_wide(page) if wide else _queue(page, one_namespace)
+def queue(page: QueuePage, wide: bool = False, one_namespace: bool = False, width: int = _WIDTH) -> Table:
+    """Groups as lines, at most so wide."""
+    return _queue_wide(page) if wide else _queue(page, one_namespace, width)
 
 
-def _queue(page: QueuePage, one_namespace: bool) -> Table:
-    right = ("POS", "SIZE", "PRIO", "AGE", "WAITED")
-    table = _table("POS", "GROUP", "SIZE", "PRIO", "AGE", "WAITED", "STATE", "REASON OR NODES", right=right)
-    table.columns[-1].ratio = 1
-    for row in page.groups:
-        table.add_row(
-            _cell(str(row.position or "-")),
-            _cell(words.shorten(row.name if one_namespace else f"{row.namespace}/{row.name}", _NAME)),
-            _cell(f"{row.seen}/{row.size}"),
-            _cell(str(row.priority)),
-            _cell(words.span(page.as_of - row.first_seen)),
-            _cell(words.span(row.waited)),
-            _cell(row.state, COLOURS[row.state]),
-            _cell(where_or_why(row), "red" if row.broken else ""),
+_QUEUE = (
+    Column("POS", right=True),
+    Column("GROUP", cut="middle"),
+    Column("SIZE", right=True),
+    Column("PRIO", right=True),
+    Column("AGE", right=True),
+    Column("WAITED", right=True),
+    Column("STATE"),
+    Column("REASON OR NODES", cut="fold"),
+)
+
+
+def _queue(page: QueuePage, one_namespace: bool, width: int) -> Table:
+    rows = [
+        (
+            str(row.position or "-"),
+            words.shorten(row.name if one_namespace else f"{row.namespace}/{row.name}", _NAME),
+            f"{row.seen}/{row.size}",
+            str(row.priority),
+            words.span(page.as_of - row.first_seen),
+            words.span(row.waited),
+            (row.state, COLOURS[row.state]),
+            (where_or_why(row), "red" if row.broken else ""),
         )
-    return table
+        for row in page.groups
+    ]
+    return _table(_QUEUE, rows, width)
 
 
 def where_or_why(row: QueueRow) -> str:
@@ -104,38 +154,42 @@ def where_or_why(row: QueueRow) -> str:
     return row.text or (row.why if row.why.lower() != row.state else "")
 
 
+_NUMBERS = ("POS", "SIZE", "PRIO", "WAITED", "DURATION")
+
+
 def _queue_wide(page: QueuePage) -> Table:
-    headers = ["POS", "GROUP", "SIZE", "PRIO", "QUEUE", "SOURCE", "STATE", "WAITED", "DURATION"]
-    headers += ["FIRST-SEEN", "COMPLETE", "STARTED", "ENDED", "NODES", "WHY", "REASON"]
-    table = _table(*headers, right=("POS", "SIZE", "PRIO", "WAITED", "DURATION"))
-    for row in page.groups:
-        table.add_row(
-            _cell(str(row.position or "-")),
-            _cell(f"{row.namespace}/{row.name}"),
-            _cell(f"{row.seen}/{row.size}"),
-            _cell(str(row.priority)),
-            _cell(row.queue),
-            _cell(row.source),
-            _cell(row.state, COLOURS[row.state]),
-            _cell(words.span(row.waited)),
-            _cell(words.span(row.duration) if row.duration else "-"),
-            _cell(words.instant(row.first_seen)),
-            _cell(words.instant(row.complete_at)),
-            _cell(words.instant(row.started_at)),
-            _cell(words.instant(row.ended_at)),
-            _cell(words.ranges(row.nodes) or "-"),
-            _cell(row.why or "-"),
-            _cell(f"BROKEN: {row.broken}" if row.broken else row.text),
+    titles = ["POS", "GROUP", "SIZE", "PRIO", "QUEUE", "SOURCE", "STATE", "WAITED", "DURATION"]
+    titles += ["FIRST-SEEN", "COMPLETE", "STARTED", "ENDED", "NODES", "WHY", "REASON"]
+    rows = [
+        (
+            str(row.position or "-"),
+            f"{row.namespace}/{row.name}",
+            f"{row.seen}/{row.size}",
+            str(row.priority),
+            row.queue,
+            row.source,
+            (row.state, COLOURS[row.state]),
+            words.span(row.waited),
+            words.span(row.duration) if row.duration else "-",
+            words.instant(row.first_seen),
+            words.instant(row.complete_at),
+            words.instant(row.started_at),
+            words.instant(row.ended_at),
+            words.ranges(row.nodes) or "-",
+            row.why or "-",
+            f"BROKEN: {row.broken}" if row.broken else row.text,
         )
-    return table
+        for row in page.groups
+    ]
+    return _table([Column(title, title in _NUMBERS) for title in titles], rows, _UNLIMITED)
 
 
-def summary(page: QueuePage, limited: bool = True) -> Text:
+def summary(page: QueuePage) -> Text:
     """How many there are of each state, and whether some are not shown."""
     counts = [f"{n} {state.value}" for state in State if (n := page.counts.get(state.value))]
     text = f"{words.counted(page.total, 'group')}: {', '.join(counts)}" if counts else "no groups"
     left = page.total - len(page.groups)
-    if left > 0 and limited:
+    if left > 0:
         text += f"; {left} more not shown (--limit 0 shows all)"
     return Text(text, "dim")
 
@@ -143,33 +197,39 @@ def summary(page: QueuePage, limited: bool = True) -> Text:
 # -- nodes -------------------------------------------------------------------------------------------
 
 
-def nodes(page: NodePage, wide: bool = False) -> Table:
+def nodes(page: NodePage, wide: bool = False, width: int = _WIDTH) -> Table:
     """Nodes as lines: what is used of what there is."""
     resources = _resources(page, wide)
-    titles = [name.rpartition("/")[2].upper() if not wide else name for name in resources]
-    free = [f"FREE {title}" for title in titles] if wide else []
-    table = _table("NODE", "STATUS", *titles, *free, "PODS", "GROUPS", right=(*titles, *free, "PODS"))
-    table.columns[-1].ratio = 1
-    for row in page.nodes:
-        by_name = {use.name: use for use in row.resources}
-        cells = [
-            f"{words.amount(name, use.used)}/{words.amount(name, use.capacity)}"
-            if (use := by_name.get(name))
-            else "-"
-            for name in resources
-        ]
-        if wide:
-            cells += [
-                words.amount(name, by_name[name].free) if name in by_name else "-" for name in resources
-            ]
-        table.add_row(
-            _cell(row.name if wide else words.shorten(row.name, _NAME)),
-            _cell(*_status(row)),
-            *(_cell(cell) for cell in cells),
-            _cell(f"{row.pods}/{by_name['pods'].capacity}" if "pods" in by_name else str(row.pods)),
-            _cell(", ".join(row.groups) or "-"),
-        )
-    return table
+    titles = [name.rpartition("/")[2].upper() for name in resources]
+    columns = [Column("NODE", cut="middle"), Column("STATUS"), *(Column(t, right=True) for t in titles)]
+    if wide:
+        columns += [Column(f"FREE {t}", right=True) for t in titles]
+    columns += [Column("PODS", right=True), Column("GROUPS", cut="end")]
+    names = [row.name for row in page.nodes] if wide else _short_names(page)
+    rows = [_node(row, name, resources, wide) for row, name in zip(page.nodes, names, strict=True)]
+    return _table(columns, rows, _UNLIMITED if wide else width)
+
+
+def _short_names(page: NodePage) -> list[str]:
+    """Without their domain, if they still differ: it is the same for all, and long."""
+    short = [row.name.partition(".")[0] for row in page.nodes]
+    names = short if len(set(short)) == len(short) else [row.name for row in page.nodes]
+    return [words.shorten(name, _NAME) for name in names]
+
+
+def _node(row: NodeRow, name: str, resources: list[str], wide: bool) -> Row:
+    uses = {use.name: use for use in row.resources}
+    found = [(what, uses.get(what)) for what in resources]
+    cells: list[str | tuple[str, str]] = [name, _status(row)]
+    cells += [
+        f"{words.amount(what, use.used)}/{words.amount(what, use.capacity)}" if use else "-"
+        for what, use in found
+    ]
+    if wide:
+        cells += [words.amount(what, use.free) if use else "-" for what, use in found]
+    cells.append(f"{row.pods}/{uses['pods'].capacity}" if "pods" in uses else str(row.pods))
+    cells.append(", ".join(row.groups) or "-")
+    return cells
 
 
 def _resources(page: NodePage, wide: bool) -> list[str]:

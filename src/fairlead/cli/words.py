@@ -27,15 +27,19 @@ def clean(text: str) -> str:
 
 
 def span(milliseconds: int) -> str:
-    """A length of time in at most two units: 12s, 3m12s, 2h05m, 3d04h."""
+    """A length of time in five characters or so: 12s, 3m12s, 45m, 2h05m, 17h, 3d04h, 12d."""
     seconds = max(milliseconds, 0) // 1000
     if seconds < 60:
         return f"{seconds}s"
-    if seconds < 3600:
-        return f"{seconds // 60}m{seconds % 60:02}s"
-    if seconds < 86_400:
-        return f"{seconds // 3600}h{seconds // 60 % 60:02}m"
-    return f"{seconds // 86_400}d{seconds // 3600 % 24:02}h"
+    for size, (unit, letter), (part, small) in (
+        (3600, (60, "m"), (1, "s")),
+        (86_400, (3600, "h"), (60, "m")),
+        (1 << 62, (86_400, "d"), (3600, "h")),
+    ):
+        if seconds < size:
+            whole, rest = divmod(seconds, unit)
+            return f"{whole}{letter}" + (f"{rest // part:02}{small}" if whole < 10 else "")
+    return "-"
 
 
 def instant(milliseconds: int) -> str:

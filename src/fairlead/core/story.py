@@ -17,7 +17,7 @@ from fairlead.core.snapshot import Request, Snapshot, Task, take
 from fairlead.core.state import Group, State
 from fairlead.core.views import head_of, label, order, reason_of, row
 from fairlead.model import quantity
-from fairlead.model.group import GroupRecord, Phase, Why
+from fairlead.model.group import GroupRecord, Outcome, Phase, Why
 from fairlead.model.plan import Placement
 from fairlead.model.pod import Expression, Operator, Pod
 from fairlead.model.view import Ask, Explanation, Head, Member, Stage
@@ -79,7 +79,7 @@ def stages(r: GroupRecord) -> tuple[Stage, ...]:
         ("planned", r.granted_at),
         ("bound", r.bound_at),
         ("started", r.started_at),
-        ("ended", r.ended_at),
+        ("rejected" if r.outcome is Outcome.REJECTED else "ended", r.ended_at),
     )
     return tuple(Stage(name, at) for name, at in known if at)
 
@@ -192,7 +192,7 @@ def _nearest(snapshot: Snapshot, task: Task) -> str:
     share = np.minimum(free * 1000 // vector.amounts[:, None], 1000).min(axis=0)
     full = counts(snapshot.free, vector) > 0
     share = np.where(mask & ~full, share, -1)
-    if not len(share) or int(share.max()) < 0:
+    if not len(share) or int(share.max()) <= 0:
         return ""
     node = int(share.argmax())
     names = list(snapshot.resources)
@@ -228,9 +228,9 @@ def _next_of_held(group: Group, now: int) -> str:
         case Why.SUSPENDED:
             return "it queues when its owner is resumed or the gates are taken away"
         case Why.BEGIN_TIME:
-            return f"it queues in {durations.show(max(group.begin - now, 0))}, at its begin-time"
+            return f"it queues at its begin-time, in {_soon(group.begin - now)}"
         case Why.BACKOFF:
-            return f"it queues again in {durations.show(max(group.backoff_until - now, 0))}"
+            return f"it queues again in {_soon(group.backoff_until - now)}"
         case Why.INVALID:
             return "it queues once the labels or annotations named above are put right"
         case Why.UNSUPPORTED:
@@ -251,6 +251,12 @@ def _next_of_queued(group: Group, ahead: int, head: Group | None, lack: _Lack | 
         return "it starts when the nodes that it needs are back"
     turn = f"{ahead} {'group' if ahead == 1 else 'groups'} ahead must start first; then " if ahead else ""
     return f"{turn}it starts when enough of what it is short of is given back"
+
+
+def _soon(milliseconds: int) -> str:
+    """A length of time without the digits that do not matter."""
+    unit = next((u for u in (86_400_000, 3_600_000, 60_000) if milliseconds >= 10 * u), 1000)
+    return durations.show(max(-(-milliseconds // unit) * unit, 1000))
 
 
 def _pods(n: int) -> str:
@@ -276,9 +282,9 @@ def _notes(state: State, group: Group) -> list[str]:
             )
     joining = len(members(state, group).waiting)
     if group.phase is Phase.RUNNING and joining:
-        notes.append(f"{joining} more {_pods(joining)} wait to join it")
+        notes.append(f"waiting to join it: {joining} {_pods(joining)}")
     if group.attempts:
-        notes.append(f"{group.attempts} starts have failed so far")
+        notes.append(f"failed starts so far: {group.attempts}")
     return notes
 
 

@@ -41,7 +41,8 @@ def order(group: Group | GroupRecord) -> tuple[int, int, str]:
 
 def waited(r: GroupRecord, now: int) -> int:
     """From first sight to the start; to the end for one that never started; else until now (F6)."""
-    return max((r.bound_at or r.started_at or r.ended_at or now) - r.first_seen, 0)
+    ended = 0 if r.outcome is Outcome.REJECTED else r.ended_at
+    return max((r.bound_at or r.started_at or ended or now) - r.first_seen, 0)
 
 
 def row(r: GroupRecord, now: int, position: int = 0, reason: Reason | None = None) -> QueueRow:
