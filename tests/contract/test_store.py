@@ -205,6 +205,15 @@ async def test_of_ended_groups_only_the_newest_incarnation_of_a_label_comes_back
         assert [event.record for event in inbox.of(GroupRestored)] == [label[2], job]
 
 
+async def test_a_rejected_group_comes_back_to_be_looked_at_again(make: Make) -> None:
+    rejected = group(5, phase=Phase.ENDED, ended_at=NOW, outcome=Outcome.REJECTED)
+    store = make()
+    async with running(store):
+        store.perform([SaveGroups((rejected,))])
+    async with running(make()) as inbox:
+        assert [event.record for event in inbox.of(GroupRestored)] == [rejected]
+
+
 async def test_records_of_a_plan_are_written_with_it_and_later_ones_after(make: Make) -> None:
     store = make()
     async with running(store) as inbox:

@@ -19,7 +19,7 @@ from fairlead.model.event import (
     StoreReady,
     Synced,
 )
-from fairlead.model.group import GroupRecord, Phase
+from fairlead.model.group import GroupRecord, Outcome, Phase
 from fairlead.model.plan import Grant, Reserve
 from fairlead.runtime.port import Inbox
 from fairlead.store.batch import HANDLES, Batch, Buffer
@@ -49,7 +49,7 @@ class Disk:
             self.reservations = batch.reservations
 
     def restored_groups(self) -> list[GroupRecord]:
-        """Not ended, or with an open grant, or the newest ended one of its label; by sequence."""
+        """Not ended or rejected, or with an open grant, or the newest ended of its label; by sequence."""
         newest: dict[str, GroupRecord] = {}
         for record in self.groups.values():
             if record.phase is Phase.ENDED and record.key.startswith("label:"):
@@ -57,6 +57,7 @@ class Disk:
                 if best is None or record.incarnation > best.incarnation:
                     newest[record.key] = record
         wanted = {record.id for record in newest.values()} | {self.grants[name].group for name in self.open}
+        wanted |= {r.id for r in self.groups.values() if r.outcome is Outcome.REJECTED}
         found = [r for r in self.groups.values() if r.phase is not Phase.ENDED or r.id in wanted]
         return sorted(found, key=lambda record: (record.seq, record.first_seen, record.id))
 

@@ -111,7 +111,7 @@ UPDATE grant_record SET state = 'settled' WHERE state = 'open' AND id = ANY(%(gr
 SELECT id, key, incarnation, namespace, name, seq, first_seen, source, size, seen, priority, queue, duration, begin,
        phase, outcome, why, text, broken, nodes, complete_at, granted_at, bound_at, started_at, ended_at
 FROM group_record g
-WHERE phase <> 'ended'
+WHERE phase <> 'ended' OR outcome = 'rejected'
    OR EXISTS (SELECT 1 FROM grant_record r WHERE r."group" = g.id AND r.state = 'open')
    OR id IN (SELECT DISTINCT ON (key) id FROM group_record WHERE phase = 'ended' AND key LIKE 'label:%'
              ORDER BY key, incarnation DESC)

@@ -1,0 +1,1 @@
+"""Live throughput on one control plane: Fairlead, kube-scheduler and a null scheduler, interleaved."""
