@@ -17,7 +17,6 @@ from collections.abc import Sequence
 from fairlead.core.groups import Members, members, move
 from fairlead.core.state import Group, Intent, State
 from fairlead.model.command import Announce, Command, Evict, ObjectRef
-from fairlead.model.event import BindError
 from fairlead.model.group import Phase, Reason, Why
 from fairlead.model.pod import Pod
 
@@ -75,9 +74,9 @@ def _drop_failed(state: State, group: Group, intents: list[Intent]) -> None:
     for intent in failed:
         if intent.at_rest(state.now):
             state.drop_intent(intent.pod)
-        else:
+        elif intent.doubt_until > state.now:
             state.wake(intent.doubt_until, group.id)
-    if any(intent.error is not BindError.GONE for intent in failed):
+    if failed:
         _pause(state, group)
 
 
@@ -88,7 +87,7 @@ def _pause(state: State, group: Group) -> None:
 
 
 def _take_back(state: State, group: Group, intents: list[Intent]) -> None:
-    """Step 1, as far as it goes: what has not been sent is held back; when all is at rest, the start is off."""
+    """Step 1: what has not been sent is held back; as soon as nothing is on its way, the start is off."""
     unsettled = [intent for intent in intents if not intent.at_rest(state.now)]
     for intent in intents:
         state.to_bind.pop(intent.pod, None)

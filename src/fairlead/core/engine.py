@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 
 from fairlead.core.groups import forget, refresh, sequence
-from fairlead.core.reduce import reduce
+from fairlead.core.reduce import reduce, regroup
 from fairlead.core.snapshot import Request, Snapshot, take
 from fairlead.core.state import IDLE, Group, State
-from fairlead.core.verify import verify
+from fairlead.core.verify import judged, verify
 from fairlead.model.command import Command, Propose, RecordAllocations, SaveGroups, SettleGrants, WakeAt
 from fairlead.model.event import Event, PlanProposed
 from fairlead.model.group import GroupRecord
@@ -22,6 +22,10 @@ from fairlead.model.settings import Settings
 Reconciler = Callable[[State, Sequence[Group]], list[Command]]
 """(state, groups touched in this batch) -> commands. May change the state only by `core.groups.move`
 and `State.drop_intent`."""
+
+
+OWN = "fairlead"
+"""The source of plans that answer Propose; others come from outside."""
 
 
 class Engine:
@@ -70,6 +74,7 @@ class Engine:
         state = self.state
         if not state.synced:  # half a picture: a group might seem to have ended
             return
+        regroup(state)
         sequence(state)
         while state.touched:
             touched, state.touched = state.touched, {}
@@ -80,15 +85,17 @@ class Engine:
     def _accept(self, plan: Plan) -> list[Command]:
         """An answer to Propose (or an outside plan): what still holds is granted and made durable first."""
         state = self.state
-        if plan.version == state.planning:
+        own = plan.version == state.planning
+        if own:
             state.planning = IDLE
-            for gid in self._checking:
-                state.unchecked.pop(gid, None)
-            self._checking = ()
+        elif plan.source == OWN:  # an answer that was heard before: its id is spent
+            return []
         if not state.ready:
             state.dirty = True
             return []
         verdict = verify(state, plan)
+        if own:
+            self._checked(plan)
         self.last_stale = verdict.stale
         if state.planning == IDLE:
             state.arrivals = []
@@ -101,6 +108,15 @@ class Engine:
         for group, record in zip(groups, records, strict=True):
             group.saved = record
         return [RecordAllocations(plan.id, state.epoch, state.now, verdict.grants, (), records)]
+
+    def _checked(self, plan: Plan) -> None:
+        """The plan has said of these whether they are possible, unless they or the nodes have changed."""
+        state = self.state
+        for gid in self._checking:
+            group = state.groups.get(gid)
+            if group is None or judged(state, group, plan):
+                state.unchecked.pop(gid, None)
+        self._checking = ()
 
     def _propose(self) -> list[Command]:
         """A cycle is due: something changed, all is known, no plan is in the making, the pace allows it."""

@@ -51,8 +51,7 @@ def move(state: State, group: Group, phase: Phase, reason: Reason, outcome: Outc
         group.since = state.now
         if phase is Phase.QUEUED and not group.complete_at:
             group.complete_at = state.now
-        if phase is Phase.ENDED:
-            group.ended_at = state.now
+        group.ended_at = state.now if phase is Phase.ENDED else 0
     elif reason.why is not group.reason.why:
         group.since = state.now
     if outcome is not Outcome.REJECTED:
@@ -69,7 +68,7 @@ def refresh(state: State, group: Group) -> None:
     requests: tuple[Request, ...] = ()
     if group.phase is Phase.ENDED and not group.rejected:
         pass
-    elif not found.live and not _expects(owners):
+    elif not found.live and not (group.source != "pod" and _expects(owners)):
         _end(state, group, owners)
     elif group.phase in (Phase.STARTING, Phase.RUNNING) or found.bound or found.intended:
         requests = _started(state, group, found, owners)
@@ -100,7 +99,8 @@ def _unstarted(state: State, group: Group, found: Members, owners: list[Owner]) 
     missing = any(uid not in state.owners for uid in group.owners)
     want = demand(group.source, found.live, owners, missing)
     group.size, group.queue, group.duration, group.begin = want.size, want.queue, want.duration, want.begin
-    group.started_size = 0
+    group.started_size = group.granted_at = group.bound_at = group.recovering_since = 0
+    group.nodes, group.broken = (), ""
     hold = _hold(state, group, found, owners, want.hold)
     if hold is not None:
         group.complete_at = 0 if hold.why is Why.WAITING_FOR_GROUP else group.complete_at
@@ -141,31 +141,70 @@ def _hold(
 
 def _started(state: State, group: Group, found: Members, owners: list[Owner]) -> tuple[Request, ...]:
     """STARTING or RUNNING: has everything been bound, and who wants to join?"""
-    if (
-        group.phase in (Phase.HELD, Phase.QUEUED) or group.rejected
-    ):  # bound by an earlier process or by others
-        group.started_size = group.started_size or group.size
-        move(state, group, Phase.STARTING, Reason(Why.STARTED))
+    if group.phase in (Phase.HELD, Phase.QUEUED) or group.rejected:
+        _found_started(state, group, found, owners)
+    if _over_before_its_end(group, found, owners):
+        group.started_at = group.completed = group.failed = 0
+        return _unstarted(state, group, found, owners)
+    done = len(found.bound) + group.completed + group.failed
     if group.phase is Phase.STARTING:
-        done = len(found.bound) + group.completed + group.failed
         if not found.intended and done >= group.started_size:
             group.bound_at = group.bound_at or state.now
-            group.recovering_since = group.attempts = 0
+            _whole(group)
             move(state, group, Phase.RUNNING, Reason(Why.RUNNING))
-        elif not found.bound and not found.intended and not (group.completed or group.failed):
+        elif not done and not found.intended:
             return _unstarted(state, group, found, owners)  # the start was given up
-    elif not found.live and any(o.suspended for o in owners):
-        group.granted_at = group.bound_at = group.started_at = 0
-        group.completed = group.failed = 0
-        return _unstarted(state, group, found, owners)
     if group.phase is Phase.RUNNING:
-        if found.bound and not group.started_at and all(p.phase == "Running" for p in found.bound):
-            group.started_at = state.now
-        if any(p.node not in group.nodes for p in found.bound):
-            group.nodes = tuple(dict.fromkeys([*group.nodes, *(p.node for p in found.bound)]))
+        _look_after(state, group, found, done)
+    if group.backoff_until > state.now:
+        state.wake(group.backoff_until, group.id)
+        return ()
+    if not done:  # until one is bound the start may still be taken back whole
+        return ()
     return tuple(
         _request(state, group, [pod], growth=True) for pod in found.waiting if not pod.shape.unsupported
     )
+
+
+def _found_started(state: State, group: Group, found: Members, owners: list[Owner]) -> None:
+    """Bound by an earlier process, whose store is lost, or by others: what is there counts as the start."""
+    want = demand(group.source, found.live, owners, any(uid not in state.owners for uid in group.owners))
+    group.size = want.size
+    group.queue, group.duration, group.begin = want.queue, want.duration, want.begin
+    group.started_size = group.started_size or (want.size if found.intended else len(found.bound))
+    move(state, group, Phase.STARTING, Reason(Why.STARTED))
+
+
+def _whole(group: Group) -> None:
+    """Every member that the start was granted for was bound at some time: the start has succeeded."""
+    group.recovering_since = group.attempts = group.evictions = group.backoff_until = 0
+    group.broken = ""
+
+
+def _over_before_its_end(group: Group, found: Members, owners: list[Owner]) -> bool:
+    """A started group of which nothing is left but whose owner goes on: it waits for a new start, whole.
+
+    Its owner is suspended, or a gang lost all its members before any of them had completed. A group of
+    one goes on as it is: for a Job that works its completions off one by one this is the ordinary case.
+    """
+    if not found.live and any(o.suspended for o in owners):
+        return True
+    return group.started_size > 1 and not (found.bound or found.intended or group.completed)
+
+
+def _look_after(state: State, group: Group, found: Members, done: int) -> None:
+    """RUNNING: when it began to run, where it is, whether it has become whole after all."""
+    if found.bound and not group.started_at and all(p.phase == "Running" for p in found.bound):
+        group.started_at = state.now
+    nodes = dict.fromkeys(group.nodes)
+    nodes.update(dict.fromkeys(pod.node for pod in found.bound))
+    if len(nodes) != len(group.nodes):
+        group.nodes = tuple(nodes)
+    if group.broken and done >= group.started_size:
+        _whole(group)
+        move(state, group, Phase.RUNNING, Reason(Why.RUNNING))
+    if group.attempts and not (found.intended or found.waiting):
+        group.attempts = group.backoff_until = 0
 
 
 def _request(state: State, group: Group, pods: list[Pod], growth: bool) -> Request:
@@ -187,7 +226,7 @@ def _offer(state: State, group: Group, requests: tuple[Request, ...]) -> None:
     """Publish what the group waits for, and note when that is news to a plan in the making."""
     if requests == group.requests:
         return
-    group.requests = requests
+    group.requests, group.asked_at = requests, state.version
     state.dirty = True
     if requests:
         state.waiting[group.id] = requests
@@ -212,6 +251,18 @@ def sequence(state: State) -> None:
     state.unsequenced.clear()
 
 
+def _retire(state: State, key: str) -> None:
+    """Keep the number of the last incarnation as long as the store keeps its record, and no longer."""
+    state.retired.pop(key, None)  # to the end: the oldest come first
+    state.retired[key] = state.now
+    while state.retired:
+        oldest = next(iter(state.retired))
+        if state.retired[oldest] + state.settings.retention > state.now:
+            break
+        del state.retired[oldest]
+        state.incarnations.pop(oldest, None)
+
+
 def forget(state: State, group: Group) -> None:
     """Drop an ended group of which no pod exists any more; its label's incarnation number stays."""
     if group.phase is Phase.ENDED and not group.pods and not group.rejected:
@@ -219,8 +270,10 @@ def forget(state: State, group: Group) -> None:
         state.waiting.pop(group.id, None)
         if state.by_key.get(group.key) is group:
             del state.by_key[group.key]
-        if group.source != "label":
+        if group.source == "pod":  # a uid never comes back
             state.incarnations.pop(group.key, None)
+        elif group.key not in state.by_key:
+            _retire(state, group.key)
         for uid in group.owners:
             ids = state.groups_of_owner.get(uid, {})
             ids.pop(group.id, None)

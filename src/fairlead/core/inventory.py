@@ -82,8 +82,7 @@ class Inventory:
         row = self.rows.get(name)
         if row is None or self.gone_at[row]:
             return False
-        rows, need = self.vector(amounts)
-        return bool((self.free[rows, row] >= need * times).all())
+        return all(self.free[resource, row] >= need * times for resource, need in self.vector(amounts).pairs)
 
     def check(self) -> list[str]:
         """Every way in which `free + held = capacity` does not hold; empty when all is well."""

@@ -9,6 +9,8 @@ harmless (requirement F32).
 from collections.abc import Callable
 from typing import Any, cast
 
+from msgspec import structs
+
 from fairlead.core.grouping import Key, key_of
 from fairlead.core.state import Group, Intent, State
 from fairlead.model import event as ev
@@ -38,8 +40,11 @@ def _pod_seen(state: State, event: ev.PodSeen) -> None:
         return
     state.pods[pod.uid] = pod
     if state.ours(pod):
-        _join(state, old, pod)
-        _count_end(state, old, pod)
+        if "store" in state.missing:  # it may know the pod's group
+            state.early.setdefault(pod.uid, state.now)
+        else:
+            _join(state, old, pod)
+            _count_end(state, old, pod)
     intent = state.intents.get(pod.uid)
     if intent is not None and (pod.node or pod.ended):
         state.drop_intent(pod.uid)
@@ -73,15 +78,54 @@ def _group_for(state: State, key: Key, pod: Pod) -> Group | None:
     """The present incarnation of the key's group; a new one if it has ended. None for old, ended pods."""
     group = state.by_key.get(key.text)
     if group is not None and (group.phase is not Phase.ENDED or group.rejected):
-        return group
+        if pod.ended and _of_earlier_incarnation(state, group, pod):
+            return None
+        if not _left_behind(state, group, pod):
+            return group
     if pod.ended or (pod.deleting and not pod.node):
         return None
     incarnation = state.incarnations.get(key.text, -1) + 1
-    group = Group(key.text, incarnation, pod.namespace, key.name, key.source, state.now or pod.created)
+    first_seen = state.early.get(pod.uid, state.now) or pod.created
+    group = Group(key.text, incarnation, pod.namespace, key.name, key.source, first_seen)
     state.incarnations[key.text] = incarnation
+    state.retired.pop(key.text, None)
     state.groups[group.id] = state.by_key[key.text] = group
     state.unsequenced[group.id] = None
     return group
+
+
+def _of_earlier_incarnation(state: State, group: Group, pod: Pod) -> bool:
+    """Whether a pod that is first met ended belongs to a group that used the same label before."""
+    if not group.incarnation or state.restored_pods.get(pod.uid) == group.id:
+        return False
+    return pod.created + 1000 < group.first_seen  # creation times are whole seconds
+
+
+def _left_behind(state: State, group: Group, pod: Pod) -> bool:
+    """Whether the started group is on its way out and the new pod opens the next incarnation (I3).
+
+    So it is when its owners are gone and all that lives of it is being deleted, as when a Job is
+    deleted and made anew under the same name while its old pods still terminate.
+    """
+    if group.phase not in (Phase.STARTING, Phase.RUNNING) or pod.deleting or pod.node:
+        return False
+    if pod.owner is None and group.completed:
+        return False
+    for uid in group.owners:
+        owner = state.owners.get(uid)
+        if uid not in state.tombstones and (owner is None or not (owner.deleting or owner.ended)):
+            return False
+    live = [p for uid in group.pods if not (p := state.pods[uid]).ended]
+    return bool(live) and all(p.deleting for p in live)
+
+
+def regroup(state: State) -> None:
+    """A label changed while its pod was being bound; if that came to nothing, the change counts now (F13)."""
+    loose, state.loose = state.loose, {}
+    for uid in loose:
+        pod = state.pods.get(uid)
+        if pod is not None and not pod.node and not pod.ended and uid not in state.intents:
+            _join(state, pod, pod)
 
 
 def _leave(state: State, uid: str) -> None:
@@ -101,6 +145,7 @@ def _count_end(state: State, old: Pod | None, pod: Pod) -> None:
 
 def _pod_gone(state: State, event: ev.PodGone) -> None:
     _bury(state, event.uid)
+    state.early.pop(event.uid, None)
     if state.pods.pop(event.uid, None) is None:
         return
     state.drop_intent(event.uid)
@@ -110,13 +155,13 @@ def _pod_gone(state: State, event: ev.PodGone) -> None:
 
 
 def _bury(state: State, uid: str) -> None:
+    state.tombstones.pop(uid, None)  # to the end: the oldest come first
     state.tombstones[uid] = state.now
-    if len(state.tombstones) > _TOMBSTONES_KEPT:
-        horizon = state.now - _TOMBSTONE_LIFE
-        for old, at in list(state.tombstones.items()):
-            if at >= horizon:
-                break
-            del state.tombstones[old]
+    while len(state.tombstones) > _TOMBSTONES_KEPT:
+        oldest = next(iter(state.tombstones))
+        if state.tombstones[oldest] >= state.now - _TOMBSTONE_LIFE:
+            break
+        del state.tombstones[oldest]
 
 
 # -- nodes and owners --------------------------------------------------------------------------------
@@ -127,15 +172,17 @@ def _node_seen(state: State, event: ev.NodeSeen) -> None:
     if node.uid in state.tombstones:
         return
     old = state.inventory.node(node.name)
-    if old is not None and old.uid == node.uid and node.version <= old.version:
+    if old is not None and node.version <= old.version:  # also of an earlier node of that name
         return
     nominal = state.inventory.nominal_version
     if old is not None and old.uid != node.uid:
         state.node_uids.pop(old.uid, None)
+        _bury(state, old.uid)
     state.node_uids[node.uid] = node.name
     if state.inventory.put(node):
         state.dirty = True
     if state.inventory.nominal_version != nominal:
+        state.nominal_at = state.version
         for group in state.rejected:
             state.touch(group)
 
@@ -149,7 +196,7 @@ def _node_gone(state: State, event: ev.NodeGone) -> None:
     state.dirty = True
     for uid in state.inventory.holders(name):
         intent = state.intents.get(uid)
-        if intent is not None and not intent.in_flight:
+        if intent is not None and not (intent.in_flight or intent.acknowledged):
             intent.error = ev.BindError.REFUSED
             state.to_bind.pop(uid, None)
             state.touch(intent.group)
@@ -161,6 +208,8 @@ def _owner_seen(state: State, event: ev.OwnerSeen) -> None:
     if (old is not None and owner.version <= old.version) or owner.uid in state.tombstones:
         return
     state.owners[owner.uid] = owner
+    if old is not None and structs.replace(old, version=owner.version) == owner:
+        return  # a ReplicaSet's status changes with every pod of it
     for group in state.groups_of_owner.get(owner.uid, ()):
         state.touch(group)
 
@@ -203,9 +252,16 @@ def _tick(state: State, event: ev.Tick) -> None:
 
 
 def _synced(state: State, event: ev.Synced) -> None:
+    if event.source == "store" and "store" in state.missing:
+        del state.missing["store"]
+        for pod in [state.pods[uid] for uid in state.early]:
+            _join(state, None, pod)
+            _count_end(state, None, pod)
+        state.early.clear()
     state.missing.pop(event.source, None)
     if not state.missing and not state.synced:
         state.synced = state.dirty = True
+        state.restored_pods.clear()
         for uid in [u for u in state.intents if u not in state.pods]:  # deleted while nobody watched
             state.drop_intent(uid)
         for group in state.groups:
@@ -214,12 +270,17 @@ def _synced(state: State, event: ev.Synced) -> None:
 
 def _group_restored(state: State, event: ev.GroupRestored) -> None:
     record = event.record
-    if record.incarnation > state.incarnations.get(record.key, -1):
-        state.incarnations[record.key] = record.incarnation
     state.next_seq = max(state.next_seq, record.seq + 1)
-    over = record.phase is Phase.ENDED and record.outcome is not Outcome.REJECTED
-    if over or record.id in state.groups:
+    if "store" not in state.missing or record.id in state.groups:
         return
+    over = record.phase is Phase.ENDED and record.outcome is not Outcome.REJECTED
+    if record.incarnation > state.incarnations.get(record.key, -1) and not (over and record.source == "pod"):
+        state.incarnations[record.key] = record.incarnation
+        if over:
+            state.retired[record.key] = state.now
+    if over:
+        return
+    state.retired.pop(record.key, None)
     group = Group.restored(record)
     if group.rejected:
         group.phase, group.outcome = Phase.HELD, Outcome.NONE
@@ -232,14 +293,24 @@ def _group_restored(state: State, event: ev.GroupRestored) -> None:
 def _grant_restored(state: State, event: ev.GrantRestored) -> None:
     """An intent of an earlier process counts at once; its bind is repeated when none can be on its way."""
     grant = event.grant
-    if grant.group not in state.groups or grant.id in state.grants:
+    if "store" not in state.missing or grant.id in state.grants:
+        return
+    if grant.group not in state.groups:  # it ended, and only the news that this grant is settled was lost
+        state.settled.append(grant.id)
         return
     for place in grant.placements:
+        state.restored_pods[place.pod] = grant.group
+        pod = state.pods.get(place.pod)
+        if place.pod in state.tombstones or (pod is not None and (pod.node or pod.ended)):
+            continue
         intent = Intent(place.pod, place.node, grant.id, grant.group)
-        intent.durable, intent.not_before = True, event.not_before
+        intent.durable, intent.not_before, intent.doubt_until = True, event.not_before, event.not_before
         state.add_intent(intent)
         state.to_bind[place.pod] = None
-    state.wake(event.not_before, grant.group)
+    if grant.id in state.grants:
+        state.wake(event.not_before, grant.group)
+    else:
+        state.settled.append(grant.id)
 
 
 def _store_ready(state: State, event: ev.StoreReady) -> None:
@@ -275,11 +346,12 @@ def _bound(state: State, event: ev.Bound) -> None:
 
 def _bind_failed(state: State, event: ev.BindFailed) -> None:
     intent = state.intents.get(event.pod)
-    if intent is None or intent.grant != event.grant:
+    if intent is None or intent.grant != event.grant or intent.acknowledged:
         return
     intent.in_flight = False
     state.touch(intent.group)
     if event.error is ev.BindError.UNKNOWN:
+        intent.doubt_until = state.now + state.settings.request_timeout
         intent.not_before = state.now + _RETRY_UNKNOWN
         state.to_bind[event.pod] = None
         state.wake(intent.not_before, intent.group)

@@ -24,6 +24,7 @@ class Intent:
 
     __slots__ = (
         "acknowledged",
+        "doubt_until",
         "durable",
         "error",
         "grant",
@@ -43,8 +44,14 @@ class Intent:
         """True once the API server has said yes; the watch has yet to show it."""
         self.not_before = 0
         """No bind before this time: an earlier request may still be on its way."""
+        self.doubt_until = 0
+        """Before this time an earlier request of unknown outcome may still take effect."""
         self.error: BindError | None = None
         """Why the last bind failed for good; the ladder gives such an intent up."""
+
+    def at_rest(self, now: int) -> bool:
+        """True when no request can be on its way: the pod is unbound and stays so until it is asked."""
+        return not (self.in_flight or self.acknowledged or self.doubt_until > now)
 
 
 class Group:
@@ -72,6 +79,8 @@ class Group:
         """How many members the start was granted for; 0 before any."""
         self.backoff_until, self.attempts = 0, 0
         self.recovering_since, self.evictions = 0, 0
+        self.asked_at = 0
+        """The state's version when `requests` last changed: an older plan has not seen them."""
         self.rejected_for: object = None
         """The (tasks, nominal version) that a Reject rests on."""
         self.complete_at = self.granted_at = self.bound_at = self.started_at = self.ended_at = 0
@@ -125,6 +134,8 @@ class State:
         self.groups: dict[str, Group] = {}
         self.by_key: dict[str, Group] = {}
         self.incarnations: dict[str, int] = {}
+        self.retired: dict[str, int] = {}
+        """Keys whose group is forgotten but not its incarnation's number -> since when; oldest first."""
         self.group_of: dict[str, str] = {}
         self.groups_of_owner: dict[str, dict[str, None]] = {}
         self.intents: dict[str, Intent] = {}
@@ -135,8 +146,14 @@ class State:
         self.to_bind: dict[str, None] = {}
         self.settled: list[str] = []
         self.tombstones: dict[str, int] = {}
+        self.early: dict[str, int] = {}
+        """Our pods seen before the store told its groups -> when; they join theirs once it has."""
+        self.restored_pods: dict[str, str] = {}
+        """Pods named by grants out of the store -> their group; known until all sources are in."""
         self.ignored_changes: dict[str, str] = {}
         """Pods whose group label changed after dispatch -> the group they asked for."""
+        self.loose: dict[str, None] = {}
+        """Pods whose intent was given up in this batch: their labels count again."""
         self.unsequenced: dict[str, None] = {}
         self.next_seq = 1
         self.waiting: dict[str, tuple[Request, ...]] = {}
@@ -146,6 +163,8 @@ class State:
         """The version that a plan is being made from."""
         self.arrivals: list[tuple[int, int, str]] = []
         """Orders of the requests that appeared while that plan was being made."""
+        self.nominal_at = 0
+        """The version at which the nominal cluster last changed: an older plan's Reject does not count."""
         self.rejected: dict[str, None] = {}
         self.head = ""
         self.missing: dict[str, None] = dict.fromkeys(settings.sources)
@@ -155,6 +174,7 @@ class State:
         self.dirty = False
         self.touched: dict[str, None] = {}
         self._timers: list[tuple[int, int, str]] = []
+        self._timed: dict[tuple[int, str], None] = {}
         self._timer_count = 0
 
     @property
@@ -167,7 +187,10 @@ class State:
         self.touched[group] = None
 
     def wake(self, at: int, group: str) -> None:
-        """Touch the group once `at` has come."""
+        """Touch the group once `at` has come. Asking again for the same costs nothing."""
+        if (at, group) in self._timed:
+            return
+        self._timed[at, group] = None
         self._timer_count += 1
         heapq.heappush(self._timers, (at, self._timer_count, group))
 
@@ -178,7 +201,9 @@ class State:
     def due(self) -> Iterator[str]:
         """Take out the groups whose timers have run out."""
         while self._timers and self._timers[0][0] <= self.now:
-            yield heapq.heappop(self._timers)[2]
+            at, _, group = heapq.heappop(self._timers)
+            del self._timed[at, group]
+            yield group
 
     def ours(self, pod: Pod) -> bool:
         """Whether Fairlead is to place this pod."""
@@ -186,17 +211,18 @@ class State:
 
     def recount(self, uid: str) -> None:
         """Let the pod hold exactly what it should: its node's share, else its intent's, else nothing."""
-        pod = self.pods.get(uid)
-        if pod is not None and pod.node and not pod.ended:
-            self.inventory.hold(uid, pod.node, pod.shape.requests)
-            return
-        intent = self.intents.get(uid)
-        if intent is not None and pod is not None and not pod.ended:
-            self.inventory.hold(uid, intent.node, pod.shape.requests)
+        pod, intent = self.pods.get(uid), self.intents.get(uid)
+        held_before = uid in self.inventory.held
+        if pod is not None and not pod.ended and (pod.node or intent is not None):
+            node = pod.node or (intent.node if intent is not None else "")
+            if self.inventory.hold(uid, node, pod.shape.requests) and held_before:
+                self.dirty = True  # it moved or changed its size, so something may be free elsewhere
         elif self.inventory.release(uid):
             self.dirty = True
 
     def add_intent(self, intent: Intent) -> None:
+        """Let the pod be intended for the node; an older intent of the same pod gives way."""
+        self.drop_intent(intent.pod)
         self.intents[intent.pod] = intent
         self.grants.setdefault(intent.grant, {})[intent.pod] = None
         self.recount(intent.pod)
@@ -213,6 +239,7 @@ class State:
         if not pods:
             del self.grants[intent.grant]
             self.settled.append(intent.grant)
+        self.loose[uid] = None
         self.recount(uid)
         self.touch(intent.group)
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fairlead.core.groups import move
+from fairlead.core.inventory import Vector
 from fairlead.core.labels import constraints
 from fairlead.core.snapshot import Request
 from fairlead.core.state import Group, Intent, State
@@ -33,7 +34,9 @@ def verify(state: State, plan: Plan) -> Verdict:
     for decision in plan.decisions:
         group = state.groups.get(decision.group)
         if not isinstance(decision, Start):
-            if group is not None and not stale:
+            if group is not None and isinstance(decision, Reject):
+                _reject(state, group, decision, plan)
+            elif group is not None and not stale:
                 _note(state, group, decision)
             continue
         if stale:
@@ -54,15 +57,17 @@ def _all_fit(state: State, plan: Plan) -> bool:
     The usual case; only where it does not hold is each start checked by itself.
     """
     inventory = state.inventory
-    need = np.zeros_like(inventory.free)
+    asked: list[tuple[Vector, int]] = []
     for decision in plan.decisions:
         if isinstance(decision, Start):
             for place in decision.placements:
                 pod, row = state.pods.get(place.pod), inventory.rows.get(place.node)
                 if pod is None or row is None:
                     return False
-                vector = inventory.vector(pod.shape.requests)
-                need[vector.rows, row] += vector.amounts
+                asked.append((inventory.vector(pod.shape.requests), row))
+    need = np.zeros_like(inventory.free)  # only now: a request's first vector may add columns
+    for vector, row in asked:
+        need[vector.rows, row] += vector.amounts
     return bool((need <= np.maximum(inventory.free, 0)).all())
 
 
@@ -73,7 +78,7 @@ def _objection(
     if group is None:
         return f"{start.group} is gone"
     request = _asked(group, start)
-    if request is None:
+    if request is None or any(place.pod in state.intents for place in start.placements):
         return f"{start.group} does not ask for this (any more)"
     if ahead is not None and ahead < request.order:
         return f"{ahead[2]} arrived ahead of {start.group}"
@@ -155,13 +160,23 @@ def _set_head(state: State, head: str) -> None:
     state.head = head
 
 
+def judged(state: State, group: Group, plan: Plan) -> bool:
+    """Whether the plan has seen what the group asks for now and the nodes there nominally are now."""
+    return max(group.asked_at, state.nominal_at) <= plan.version
+
+
+def _reject(state: State, group: Group, decision: Reject, plan: Plan) -> None:
+    """No order and nothing that is free matters to a Reject, so it holds wherever it stands in the plan."""
+    if group.phase is not Phase.QUEUED or not group.requests or not judged(state, group, plan):
+        return
+    group.rejected_for = (group.requests[0].tasks, state.inventory.nominal_version)
+    state.rejected[group.id] = None
+    group.requests = ()
+    state.waiting.pop(group.id, None)
+    move(state, group, Phase.ENDED, decision.reason, Outcome.REJECTED)
+
+
 def _note(state: State, group: Group, decision: object) -> None:
-    """Keep a Wait's or Reject's reason, if the group still waits for what the plan saw."""
+    """Keep a Wait's reason, if the group still waits."""
     if isinstance(decision, Wait) and group.phase is Phase.QUEUED:
         move(state, group, Phase.QUEUED, decision.reason)
-    elif isinstance(decision, Reject) and group.phase is Phase.QUEUED and group.requests:
-        group.rejected_for = (group.requests[0].tasks, state.inventory.nominal_version)
-        state.rejected[group.id] = None
-        group.requests = ()
-        state.waiting.pop(group.id, None)
-        move(state, group, Phase.ENDED, decision.reason, Outcome.REJECTED)

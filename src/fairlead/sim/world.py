@@ -40,6 +40,10 @@ class Faults:
         """Whether a bind of unknown outcome was carried out all the same."""
         return False
 
+    def unknown_delay(self, _: cmd.Bind) -> int:
+        """How long after its error a bind of unknown outcome arrives, in milliseconds."""
+        return 0
+
     def plan_delay(self) -> int:
         """How late a plan arrives, in milliseconds."""
         return 0
@@ -81,6 +85,8 @@ class World:
         self._heap: list[tuple[int, int, Callable[[], None]]] = []
         self._count = 0
         self._pending: list[ev.Event] = []
+        self._store_down = False
+        self._unwritten: list[cmd.RecordAllocations | cmd.SaveGroups | cmd.SettleGrants] = []
         self.start()
 
     # -- the scheduler process -----------------------------------------------------------------------
@@ -91,13 +97,22 @@ class World:
         self.engine = Engine(self.settings, RECONCILERS)
         self.batches = []
         self._life = self.epoch
-        events: list[ev.Event] = [ev.Tick(self.now)]
-        events += [ev.GroupRestored(r) for r in sorted(self.groups.values(), key=lambda r: r.seq)]
+        self._unwritten = []
+        if not self._store_down:
+            self.tell(*self._restored())
+        self.tell(*self.lists())
+
+    def _restored(self) -> list[ev.Event]:
+        """What the store tells a process at its start."""
         not_before = self.now + self.settings.request_timeout
-        events += [ev.GrantRestored(g, not_before) for g in self.grants.values()]
-        events += [ev.StoreReady(self.epoch), ev.Synced("store")]
-        events += self.lists()
-        self.tell(*events)
+        records = sorted(self.groups.values(), key=lambda r: (r.seq, r.id))
+        grants = sorted(self.grants.values(), key=lambda g: (g.at, g.id))
+        return [
+            *(ev.GroupRestored(record) for record in records),
+            *(ev.GrantRestored(grant, not_before) for grant in grants),
+            ev.StoreReady(self.epoch),
+            ev.Synced("store"),
+        ]
 
     def lists(self) -> list[ev.Event]:
         """What a watch says at its beginning: all nodes, owners and pods, each list with its end."""
@@ -117,7 +132,7 @@ class World:
 
     def crash(self) -> None:
         """The process is killed: what it had not done is not done, what it had sent may still arrive."""
-        self._pending = []
+        self._pending, self._unwritten = [], []
         self._life = -1
 
     # -- the cluster ---------------------------------------------------------------------------------
@@ -176,7 +191,8 @@ class World:
         while self._heap and self._heap[0][0] <= end:
             self.now, _, action = heapq.heappop(self._heap)
             action()
-            self._deliver()
+            if not self._heap or self._heap[0][0] > self.now:  # what happens at once is heard at once
+                self._deliver()
         self.now = end
         self.tell()
         self._deliver()
@@ -212,12 +228,9 @@ class World:
                 case cmd.Propose():
                     self._later(self.faults.plan_delay(), self.planner(command.snapshot))
                 case cmd.RecordAllocations():
-                    self.at(STORE_DELAY, lambda c=command: self._record(c))
-                case cmd.SaveGroups():
-                    self.groups.update({r.id: r for r in command.groups})
-                case cmd.SettleGrants():
-                    for grant in command.grants:
-                        self.grants.pop(grant, None)
+                    self.at(STORE_DELAY, lambda c=command: self._write(c))
+                case cmd.SaveGroups() | cmd.SettleGrants():
+                    self.at(STORE_DELAY, lambda c=command: self._write(c))
                 case cmd.Bind():
                     self.at(BIND_DELAY, lambda c=command: self._bind(c))
                 case cmd.Evict():
@@ -232,31 +245,64 @@ class World:
         life = self.epoch
         self.at(delay, lambda: self.tell(event) if life == self.epoch == self._life else None)
 
-    def _record(self, command: cmd.RecordAllocations) -> None:
-        if command.epoch != self.epoch:
+    def _write(self, command: cmd.RecordAllocations | cmd.SaveGroups | cmd.SettleGrants) -> None:
+        """The store takes commands in order; while it is down they pile up in the process that sent them."""
+        if self._store_down:
+            self._unwritten.append(command)
             return
-        self.groups.update({r.id: r for r in command.groups})
-        self.grants.update({g.id: g for g in command.grants})
-        self._later(0, ev.AllocationsRecorded(command.plan))
+        match command:
+            case cmd.SaveGroups():
+                self.groups.update({r.id: r for r in command.groups})
+            case cmd.SettleGrants():
+                for grant in command.grants:
+                    self.grants.pop(grant, None)
+            case cmd.RecordAllocations():
+                if command.epoch != self.epoch:
+                    return
+                self.groups.update({r.id: r for r in command.groups})
+                self.grants.update({g.id: g for g in command.grants})
+                self._later(0, ev.AllocationsRecorded(command.plan))
+
+    def store_down(self) -> None:
+        """The store stops answering; the engine hears of it."""
+        self._store_down = True
+        self.tell(ev.StoreLost("the store does not answer"))
+
+    def store_up(self) -> None:
+        """The store is back: what piled up is written; a process that waited for it gets what it holds."""
+        self._store_down = False
+        waiting, self._unwritten = self._unwritten, []
+        for command in waiting:
+            self._write(command)
+        if "store" in self.engine.state.missing:
+            self.tell(*self._restored())
+        else:
+            self.tell(ev.StoreReady(self.epoch))
 
     def _bind(self, bind: cmd.Bind) -> None:
-        """What the API server does: uid and resourceVersion are preconditions, capacity is not."""
+        """A request arrives, fails, or is lost on the way, perhaps to take effect later."""
         error = self.faults.bind(bind)
-        pod = self.pods.get(bind.pod)
-        if error is None or (error is ev.BindError.UNKNOWN and self.faults.unknown_took_effect(bind)):
-            if pod is None:
-                error = ev.BindError.GONE
-            elif pod.node:
-                error = None if pod.node == bind.node else ev.BindError.TAKEN
-            elif pod.version != bind.version:
-                error = ev.BindError.CHANGED
-            else:
-                self.change(bind.pod, node=bind.node)
-                self.at(START_DELAY, lambda: self._run(bind.pod))
+        if error is ev.BindError.UNKNOWN and self.faults.unknown_took_effect(bind):
+            self.at(self.faults.unknown_delay(bind), lambda: (self._bind_here(bind), None)[1])
+        if error is None:
+            error = self._bind_here(bind)
         if error is None:
             self._later(0, ev.Bound(bind.pod, bind.grant, bind.node))
         else:
             self._later(0, ev.BindFailed(bind.pod, bind.grant, error))
+
+    def _bind_here(self, bind: cmd.Bind) -> ev.BindError | None:
+        """What the API server does: uid and resourceVersion are preconditions, capacity is not."""
+        pod = self.pods.get(bind.pod)
+        if pod is None:
+            return ev.BindError.GONE
+        if pod.node:
+            return None if pod.node == bind.node else ev.BindError.TAKEN
+        if pod.version != bind.version or pod.gated or pod.deleting:
+            return ev.BindError.CHANGED
+        self.change(bind.pod, node=bind.node)
+        self.at(START_DELAY, lambda: self._run(bind.pod))
+        return None
 
     def _run(self, uid: str) -> None:
         self.change(uid, phase=PodPhase.RUNNING, started=True)
