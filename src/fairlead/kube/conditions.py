@@ -110,7 +110,8 @@ class Conditions:
                     await self._client.patch(pod_path(ref.namespace, ref.name) + "/status", body)
                     return "written"
                 except ApiError as error:
-                    if error.status != 409:
+                    # 409 for the version, 422 for the uid: another pod may have the name now.
+                    if error.status not in (409, 422):
                         raise
                 ref = msgspec.structs.replace(ref, version=0)
             return "dropped"

@@ -73,7 +73,12 @@ class Evictor:
         """Overload and silence are tried again within the time-out: both requests are safe to repeat."""
         deadline = time.monotonic() + self._request_timeout
         try:
-            await self._insist(lambda left: self._mark(command, left), deadline)
+            try:
+                await self._insist(lambda left: self._mark(command, left), deadline)
+            except ApiError as error:
+                # 422: the uid differs (or the mark is not to the server's taste); the deletion decides.
+                if error.status != 422:
+                    raise
             await self._insist(lambda left: self._delete(command, left), deadline)
         except ApiError as error:
             # A conflict is the uid's: the pod that was meant is gone.

@@ -149,7 +149,8 @@ class Reflector:
                     raise
                 self._without_streaming(str(error))
             except Unreachable as error:
-                if self._streamed:
+                # Silence after an answer is how a server looks that never sends the mark.
+                if self._streamed and isinstance(error.__cause__, TimeoutError):
                     self._without_streaming(f"no mark of the end: {error}")
                 raise
         await self._paged_list()
