@@ -137,6 +137,9 @@ class Binder:
         self._queue_timeout = queue_timeout
         self._queue: deque[Job] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
+        metrics.waiting.set_function(lambda: len(self._queue))
+        # Finding a labelled counter costs as much as counting, and nearly all are this one.
+        self._count_bound = metrics.binds.labels("bound").inc
 
     def add(self, bind: Bind) -> None:
         planned = self._planned(bind.pod, bind.version) if self._planned else None
@@ -160,7 +163,6 @@ class Binder:
             job = self._queue.popleft()
             if not self._queue:
                 self._quiet.idle()
-            self._metrics.waiting.set(len(self._queue))
             started = time.monotonic()
             self._metrics.bind_queue_seconds.observe(started - job.queued)
             try:
@@ -176,10 +178,11 @@ class Binder:
     def _tell(self, bind: Bind, verdict: Verdict) -> None:
         name = verdict.error.value if verdict.error else "bound"
         count(self._stats, f"bind_{name}")
-        self._metrics.binds.labels(name).inc()
         if verdict.error:
+            self._metrics.binds.labels(name).inc()
             self._outcomes.add(BindFailed(bind.pod, bind.grant, verdict.error, verdict.text))
             return
+        self._count_bound()
         self._outcomes.add(Bound(bind.pod, bind.grant, bind.node))
         if self._bound:
             self._bound(bind)
