@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 import pytest
+import structlog
 from asking_support import busy, past, state_of
 from typer.testing import CliRunner, Result
 
@@ -46,6 +47,7 @@ def plain(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     yield
     monkeypatch.undo()
     time.tzset()
+    structlog.reset_defaults()
 
 
 class Past:

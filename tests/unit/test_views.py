@@ -178,8 +178,8 @@ def test_story_of_a_group_behind_others(state: State):
     assert e.ahead == 2
     assert e.head is not None and e.head.name == "big" and "short of cpu" in e.head.text
     assert e.short == ""
-    assert e.next_step == (
-        "there is room for it now, so it starts as soon as nobody ahead of it waits (nobody overtakes)"
+    assert (
+        e.next_step == "there is room for it now, so it starts as soon as it may: those ahead of it go first"
     )
     assert any("activeDeadlineSeconds (1h) of Job report" in note for note in e.notes)
 

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 import psycopg
 
+from fairlead.cli.quiet import quiet
 from fairlead.core import story, views
 from fairlead.model.view import ExplanationPage, QueuePage
 from fairlead.store import reader
@@ -59,6 +60,7 @@ def _with_reader(data: Path, url: str, work: Callable[[Connection], Awaitable[T]
         async with reader.open_reader(data=None if url else data, url=url) as conn:
             return await work(conn)
 
+    quiet()
     try:
         return asyncio.run(run())
     except psycopg.Error as error:

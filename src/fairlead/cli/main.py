@@ -33,6 +33,7 @@ def late(module: str) -> type[TyperGroup]:
         def _load(self) -> None:
             if not self.commands:
                 app = importlib.import_module(module).app
+                importlib.import_module("fairlead.cli.quiet").quiet()
                 self.commands = typer.main.get_group(app).commands
                 for name, command in self.commands.items():
                     command.epilog = command.epilog or EXAMPLES.get(f"{self.name} {name}")

@@ -244,7 +244,7 @@ def _next_of_queued(group: Group, ahead: int, head: Group | None, lack: _Lack | 
         room = "there is room for it now, so it starts"
         if head is None or head.id == group.id or order(head) > order(group):
             return f"{room} with the next plan"
-        return f"{room} as soon as nobody ahead of it waits (nobody overtakes)"
+        return f"{room} as soon as it may: those ahead of it go first"
     if lack.never:
         return "no node, up or down, could ever hold it"
     if lack.down:

@@ -16,7 +16,7 @@ from fairlead.model.group import GroupRecord, Outcome, Phase, Reason, Why
 from fairlead.model.view import NodeRow, QueuePage, QueueRow, ResourceUse
 
 _RUNS = re.compile(r"\d+|\D+")
-_RANK = {Phase.QUEUED: 0, Phase.HELD: 1, Phase.STARTING: 2, Phase.RUNNING: 3, Phase.ENDED: 4}
+_RANK = {Phase.HELD: 1, Phase.STARTING: 2, Phase.RUNNING: 3, Phase.ENDED: 4}
 _WORDS = {
     Phase.HELD: view.State.HELD,
     Phase.QUEUED: view.State.WAITING,
@@ -118,6 +118,10 @@ def record_page(
     return QueuePage(now, "database", page.total, page.counts, warnings, page.groups)
 
 
+Ranked = tuple[int, Group | GroupRecord]
+"""A group and its position among the waiting ones, 0 if it does not wait."""
+
+
 def _page(
     live: Sequence[Group],
     records: Sequence[GroupRecord],
@@ -129,25 +133,36 @@ def _page(
     offset: int,
     warnings: tuple[str, ...],
 ) -> QueuePage:
-    groups: list[Group | GroupRecord] = [*live, *records]
-    waiting = sorted((g for g in groups if g.phase is Phase.QUEUED), key=order)
-    positions = {group.id: i for i, group in enumerate(waiting, 1)}
-    counts: dict[str, int] = {}
-    shown: list[Group | GroupRecord] = []
+    shown, counts = _ranked([*live, *records], include_ended, namespace)
+    page = shown[offset : offset + limit] if limit else shown[offset:]
+    rows = tuple(row(_record(g), now, position, reason_of(g, head)) for position, g in page)
+    return QueuePage(now, "scheduler", len(shown), counts, warnings, rows)
+
+
+def _ranked(
+    groups: Sequence[Group | GroupRecord], include_ended: bool, namespace: str
+) -> tuple[list[Ranked], dict[str, int]]:
+    """All groups to show, in order, and how many there are of each state.
+
+    This runs between two batches of the engine: one look at each group, and no enum as a key.
+    """
+    waiting: list[Group | GroupRecord] = []
+    others: list[Group | GroupRecord] = []
     for group in groups:
-        if namespace and group.namespace != namespace:
-            continue
-        if group.phase is Phase.ENDED and not include_ended and group.outcome is not Outcome.REJECTED:
-            continue
+        if group.phase is Phase.QUEUED:
+            waiting.append(group)
+        elif (not namespace or group.namespace == namespace) and (
+            include_ended or group.phase is not Phase.ENDED or group.outcome is Outcome.REJECTED
+        ):
+            others.append(group)
+    waiting.sort(key=order)
+    shown = [(i, g) for i, g in enumerate(waiting, 1) if not namespace or g.namespace == namespace]
+    counts = {view.State.WAITING.value: len(shown)} if shown else {}
+    others.sort(key=_shown_order)
+    for group in others:
         state = word(group.phase, group.outcome, group.reason.why).value
         counts[state] = counts.get(state, 0) + 1
-        shown.append(group)
-    shown.sort(key=_shown_order)
-    page = shown[offset : offset + limit] if limit else shown[offset:]
-    rows = tuple(
-        row(_record(group), now, positions.get(group.id, 0), reason_of(group, head)) for group in page
-    )
-    return QueuePage(now, "scheduler", len(shown), counts, warnings, rows)
+    return [*shown, *((0, group) for group in others)], counts
 
 
 def _record(group: Group | GroupRecord) -> GroupRecord:
@@ -156,9 +171,8 @@ def _record(group: Group | GroupRecord) -> GroupRecord:
 
 def _shown_order(group: Group | GroupRecord) -> tuple[int, int, tuple[int, int, str]]:
     """Rejected ones before those that have ended for good; of these the latest first."""
-    latest = -group.ended_at if group.phase is Phase.ENDED and group.outcome is not Outcome.REJECTED else 1
-    rank = _RANK[group.phase] + (group.phase is Phase.ENDED and latest != 1)
-    return rank, latest, order(group)
+    over = group.phase is Phase.ENDED and group.outcome is not Outcome.REJECTED
+    return (9 if over else _RANK[group.phase]), (-group.ended_at if over else 0), order(group)
 
 
 # -- nodes -------------------------------------------------------------------------------------------
@@ -167,8 +181,11 @@ def _shown_order(group: Group | GroupRecord) -> tuple[int, int, tuple[int, int, 
 def node_rows(state: State) -> list[NodeRow]:
     """Every node that is known, also those that are gone but still hold pods; by name in natural order."""
     inventory = state.inventory
-    resources = [(name, i) for name, i in inventory.resources.items() if not name.startswith("port:")]
-    used = inventory.capacity - inventory.free
+    names = [name for name in inventory.resources if not name.startswith("port:")]
+    resources = [inventory.resources[name] for name in names]
+    n = len(inventory)
+    capacity = inventory.capacity[resources, :n].T.tolist()
+    free = inventory.free[resources, :n].T.tolist()
     rows: list[NodeRow] = []
     for i, node in enumerate(inventory.nodes):
         if node is None:
@@ -177,9 +194,9 @@ def node_rows(state: State) -> list[NodeRow]:
         if not present and not holders:
             continue
         amounts = tuple(
-            ResourceUse(name, int(inventory.capacity[r, i]), int(used[r, i]), int(inventory.free[r, i]))
-            for name, r in resources
-            if inventory.capacity[r, i] or used[r, i]
+            ResourceUse(name, whole, whole - left, left)
+            for name, whole, left in zip(names, capacity[i], free[i], strict=True)
+            if whole or left
         )
         rows.append(
             NodeRow(
