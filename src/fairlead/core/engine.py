@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 
 from fairlead.core.groups import forget, refresh, sequence
+from fairlead.core.policy import lookahead
 from fairlead.core.reduce import reduce, regroup
+from fairlead.core.running import releases
 from fairlead.core.snapshot import Request, Snapshot, take
 from fairlead.core.state import IDLE, Group, State
 from fairlead.core.verify import judged, verify
@@ -55,11 +57,15 @@ class Engine:
                 reduce(state, event)
         for gid in state.due():
             state.touch(gid)
+            promise = state.promises.get(gid)
+            if promise is not None and promise.start <= state.now:  # not kept: something overran
+                state.dirty = True
         self._settle()
         for reconcile in self.reconcilers:
             commands += reconcile(state, self._groups(self._touched))
             self._settle()
         commands += self._saves()
+        commands += self._forget_promises()
         commands += self._propose()
         commands += self._wake()
         return commands
@@ -100,14 +106,16 @@ class Engine:
         if state.planning == IDLE:
             state.arrivals = []
         self._settle()
-        if not verdict.grants:
+        promises = tuple(state.promises.values())
+        if not verdict.grants and promises == state.stored:
             return []
+        state.stored = promises
         state.recording[plan.id] = tuple(grant.id for grant in verdict.grants)
         groups = self._groups(dict.fromkeys(grant.group for grant in verdict.grants))
         records = tuple(group.record() for group in groups)
         for group, record in zip(groups, records, strict=True):
             group.saved = record
-        return [RecordAllocations(plan.id, state.epoch, state.now, verdict.grants, (), records)]
+        return [RecordAllocations(plan.id, state.epoch, state.now, verdict.grants, promises, records)]
 
     def _checked(self, plan: Plan) -> None:
         """The plan has said of these whether they are possible, unless they or the nodes have changed."""
@@ -117,6 +125,14 @@ class Engine:
             if group is None or judged(state, group, plan):
                 state.unchecked.pop(gid, None)
         self._checking = ()
+
+    def _forget_promises(self) -> list[Command]:
+        """The last promised group is gone and nobody waits, so that no plan will tell the store."""
+        state = self.state
+        if not state.stored or state.waiting or not state.ready:
+            return []
+        state.stored = ()
+        return [RecordAllocations(f"{state.epoch}-{state.version}", state.epoch, state.now, ())]
 
     def _propose(self) -> list[Command]:
         """A cycle is due: something changed, all is known, no plan is in the making, the pace allows it."""
@@ -139,8 +155,16 @@ class Engine:
         waiting.sort(key=attrgetter("order"))
         self._checking = tuple(state.unchecked)
         unchecked = tuple(state.waiting[gid][0] for gid in self._checking if gid in state.waiting)
+        running = releases(state) if lookahead(state.settings.policy).depth else ()
         return take(
-            state.inventory, tuple(waiting), unchecked, state.version, state.epoch, state.now, state.settings
+            state.inventory,
+            tuple(waiting),
+            unchecked,
+            state.version,
+            state.epoch,
+            state.now,
+            state.settings,
+            running,
         )
 
     def _saves(self) -> list[Command]:

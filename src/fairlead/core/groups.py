@@ -56,6 +56,9 @@ def move(state: State, group: Group, phase: Phase, reason: Reason, outcome: Outc
         group.since = state.now
     if outcome is not Outcome.REJECTED:
         state.rejected.pop(group.id, None)
+    if phase is not Phase.QUEUED:
+        state.promises.pop(group.id, None)
+        group.estimate = 0
     group.phase, group.reason, group.outcome = phase, reason, outcome
 
 
@@ -74,6 +77,11 @@ def refresh(state: State, group: Group) -> None:
         requests = _started(state, group, found, owners)
     else:
         requests = _unstarted(state, group, found, owners)
+    group.shares = None
+    if group.phase in (Phase.STARTING, Phase.RUNNING):
+        state.started[group.id] = None
+    else:
+        state.started.pop(group.id, None)
     _offer(state, group, requests)
 
 

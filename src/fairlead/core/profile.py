@@ -164,7 +164,7 @@ class Profile:
     # -- inside: the sweep ---------------------------------------------------------------------------
 
     def _room(self, steps: _Steps, want: Want, length: int, times: Ints, skipped: int) -> Ints:
-        """[instant] how many copies have room for the length from then on; at most what is wanted per node."""
+        """[instant] how many copies have room for the length from then on; per node at most the wanted."""
         begin = int(times[0])
         at_first = _copies(self._at(begin), want) * want.mask
         later = (steps.time > begin) & want.mask[steps.row]
@@ -173,9 +173,9 @@ class Profile:
         gains = np.zeros(len(times), dtype=np.int64)
         gains[0] = at_first[~dented].sum()
         # Where nothing falls, the minimum of a window is its beginning.
-        chosen = np.flatnonzero(later & ~dented[steps.row] if dented.any() else later)
+        chosen = np.flatnonzero(later & ~dented[steps.row])
         if len(chosen):
-            rows, counts = steps.row[chosen], _copies(steps.level[:, chosen], want)
+            rows, counts = steps.row[chosen], _copies(steps.level.take(chosen, axis=1), want)
             gain = _differences(rows, counts, at_first)
             np.add.at(gains, steps.rank[chosen] - skipped + 1, gain)
         chosen = np.flatnonzero(later & dented[steps.row])
@@ -242,18 +242,12 @@ class Profile:
         if not self._pending:
             return
         pending, self._pending, self._cached = self._pending, [], None
-        lengths = [len(share.rows) for _, share, _ in pending]
-        after = np.array([time for time, _, _ in pending], dtype=np.int64)
-        each = np.zeros((len(self._base), len(pending)), dtype=np.int64)
-        for i, (_, share, sign) in enumerate(pending):
-            each[share.vector.rows, i] = sign * share.vector.amounts
-        which = np.repeat(np.arange(len(pending)), lengths)
-        rows = np.concatenate([share.rows for _, share, _ in pending])
-        times = np.concatenate([share.times for _, share, _ in pending])
-        keys = np.concatenate([self._keys, (rows << _BITS) | after[which]])
-        order = np.argsort(keys, kind="stable")
-        keys = keys[order]
-        deltas = np.concatenate([self._deltas, each[:, which] * times], axis=1)[:, order]
+        after, keys, deltas = _columns(pending, len(self._base))
+        if len(self._keys):
+            keys = np.concatenate([self._keys, keys])
+            order = np.argsort(keys, kind="stable")  # two ordered runs: about linear
+            keys = keys[order]
+            deltas = np.concatenate([self._deltas, deltas], axis=1).take(order, axis=1)
         heads = _heads(keys)
         if len(heads) < len(keys):
             keys, deltas = keys[heads], np.add.reduceat(deltas, heads, axis=1)
@@ -274,7 +268,8 @@ class Profile:
                 shift[:, begun] -= upto[:, first[begun] - 1]
             rank = np.searchsorted(self._instants, time)
             falls: Bools = np.any(self._deltas < 0, axis=0)
-            self._cached = _Steps(row, time, upto + shift[:, row], first, falls, rank)
+            level = upto + shift.take(row, axis=1)
+            self._cached = _Steps(row, time, level, first, falls, rank)
         return self._cached
 
     def _at(self, after: int) -> Ints:
@@ -285,6 +280,22 @@ class Profile:
         result = self._base.copy()
         result[:, moved] = steps.level[:, last[moved]]
         return result
+
+
+def _columns(pending: Sequence[tuple[int, Share, int]], resources: int) -> tuple[Ints, Ints, Ints]:
+    """(times of the events, and in the order of their keys: keys, deltas [resource, event])."""
+    after = np.array([time for time, _, _ in pending], dtype=np.int64)
+    wide = [len(share.vector.rows) for _, share, _ in pending]
+    where = np.concatenate([share.vector.rows for _, share, _ in pending])
+    amounts = np.concatenate([share.vector.amounts for _, share, _ in pending])
+    each = np.zeros((resources, len(pending)), dtype=np.int64)
+    each[where, np.repeat(np.arange(len(pending)), wide)] = amounts
+    which = np.repeat(np.arange(len(pending)), [len(share.rows) for _, share, _ in pending])
+    signs = np.array([sign for _, _, sign in pending], dtype=np.int64)
+    times = np.concatenate([share.times for _, share, _ in pending]) * signs[which]
+    keys = (np.concatenate([share.rows for _, share, _ in pending]) << _BITS) | after[which]
+    order = np.argsort(keys, kind="stable")
+    return after, keys[order], each.take(which[order], axis=1) * times[order]
 
 
 def shares(log: Sequence[tuple[Vector, int, int]]) -> list[Share]:

@@ -99,9 +99,9 @@ class Draft:
     not to fit can be trusted until it moves.
     """
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: Snapshot, free: Ints | None = None) -> None:
         self.snapshot = snapshot
-        self.free = snapshot.free.copy()
+        self.free = snapshot.free.copy() if free is None else free
         self.log: list[tuple[Vector, int, int]] = []
         """(request, node row, how many) in order; `core.match` catches up with it."""
         self.reopened = 0
@@ -124,6 +124,12 @@ class Draft:
             if cells[resource][row] < amount:
                 return False
         return True
+
+    def lower(self, rows: Ints, free: Ints) -> None:
+        """Less is free on these nodes ([resource, row]) for a reason outside the draft; caches follow."""
+        self.free[:, rows] = free
+        for row in rows.tolist():
+            self.take(_NOTHING, row, 0)
 
     def mark(self) -> int:
         return len(self.log)

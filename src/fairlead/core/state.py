@@ -9,10 +9,12 @@ import heapq
 from collections.abc import Iterator
 
 from fairlead.core.inventory import Inventory
+from fairlead.core.profile import Share
 from fairlead.core.snapshot import Request
 from fairlead.model.event import BindError
 from fairlead.model.group import GroupRecord, Outcome, Phase, Reason
 from fairlead.model.owner import Owner
+from fairlead.model.plan import Reserve
 from fairlead.model.pod import Pod
 from fairlead.model.settings import Settings
 
@@ -86,6 +88,10 @@ class Group:
         self.complete_at = self.granted_at = self.bound_at = self.started_at = self.ended_at = 0
         self.nodes: tuple[str, ...] = ()
         self.requests: tuple[Request, ...] = ()
+        self.estimate = 0
+        """The start it is promised at present; 0 if none is."""
+        self.shares: tuple[Share, ...] | None = None
+        """What its pods hold, if counted since it was last touched (`core.running`)."""
         self.saved: GroupRecord | None = None
         self.told: tuple[object, ...] = ()
         """What was last written about the group to Kubernetes; owned by `control.telling`."""
@@ -166,6 +172,12 @@ class State:
         self.nominal_at = 0
         """The version at which the nominal cluster last changed: an older plan's Reject does not count."""
         self.rejected: dict[str, None] = {}
+        self.started: dict[str, None] = {}
+        """Groups that are STARTING or RUNNING."""
+        self.promises: dict[str, Reserve] = {}
+        """Starts promised to waiting groups by the plan accepted last."""
+        self.stored: tuple[Reserve, ...] = ()
+        """The promises that the store was given last."""
         self.head = ""
         self.missing: dict[str, None] = dict.fromkeys(settings.sources)
         self.synced = False

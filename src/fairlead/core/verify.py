@@ -15,7 +15,7 @@ from fairlead.core.labels import constraints
 from fairlead.core.snapshot import Request
 from fairlead.core.state import Group, Intent, State
 from fairlead.model.group import Outcome, Phase, Reason, Why
-from fairlead.model.plan import Grant, Placement, Plan, Reject, Start, Wait
+from fairlead.model.plan import Grant, Placement, Plan, Reject, Reserve, Start, Wait
 
 
 class Verdict(NamedTuple):
@@ -30,9 +30,14 @@ def verify(state: State, plan: Plan) -> Verdict:
     ahead = min(state.arrivals, default=None)
     trusted = _all_fit(state, plan)
     grants: list[Grant] = []
+    promises: dict[str, Reserve] = {}
     stale = ""
     for decision in plan.decisions:
         group = state.groups.get(decision.group)
+        if isinstance(decision, Reserve):
+            stale = stale or _withdrawn(state, group, decision)
+            if not stale:
+                promises[decision.group] = decision
         if not isinstance(decision, Start):
             if group is not None and isinstance(decision, Reject):
                 _reject(state, group, decision, plan)
@@ -48,6 +53,9 @@ def verify(state: State, plan: Plan) -> Verdict:
         state.dirty = True
     else:
         _set_head(state, plan.head)
+        state.promises = {}
+    for gid, promise in promises.items():
+        _promise(state, gid, promise)
     return Verdict(tuple(grants), stale)
 
 
@@ -87,6 +95,31 @@ def _objection(
     if not _allowed(state, start.placements):
         return f"{start.group}: a node was closed"
     return ""
+
+
+def _withdrawn(state: State, group: Group | None, reserve: Reserve) -> str:
+    """Why a promise of the plan is void, and with it all that was to overtake by its leave; "" if it holds.
+
+    The starts that follow it were placed around it: that they leave it alone need not be checked again.
+    """
+    if group is None or not group.requests:
+        return f"{reserve.group} waits no more"
+    classes = state.inventory.classes()
+    shapes = [task.shape for request in group.requests for task in request.tasks]
+    for name in reserve.nodes:
+        row = state.inventory.rows.get(name)
+        if row is None or not any(classes.now(constraints(shape))[row] for shape in shapes):
+            return f"{reserve.group}: a node it was promised was closed"
+    return ""
+
+
+def _promise(state: State, gid: str, promise: Reserve) -> None:
+    """Note the promise, and be woken when it falls due."""
+    group = state.groups[gid]
+    state.promises[gid] = promise
+    if group.phase is Phase.QUEUED and group.estimate != promise.start:
+        group.estimate = promise.start
+        state.wake(promise.start, gid)
 
 
 def _asked(group: Group, start: Start) -> Request | None:
@@ -178,5 +211,5 @@ def _reject(state: State, group: Group, decision: Reject, plan: Plan) -> None:
 
 def _note(state: State, group: Group, decision: object) -> None:
     """Keep a Wait's reason, if the group still waits."""
-    if isinstance(decision, Wait) and group.phase is Phase.QUEUED:
+    if isinstance(decision, Wait | Reserve) and group.phase is Phase.QUEUED:
         move(state, group, Phase.QUEUED, decision.reason)

@@ -1,0 +1,62 @@
+"""What running groups will give back, and when they are expected to.
+
+Called by `core.engine` when a snapshot is taken for a policy that looks ahead; never for `fcfs`. A group
+without a walltime never gives anything back, nor do pods that are no group's of ours.
+"""
+
+import numpy as np
+
+from fairlead.core.profile import Release, Share
+from fairlead.core.state import Group, State
+from fairlead.model.pod import Amounts
+
+_LEAST_OVERRUN = 60_000
+
+
+def releases(state: State) -> tuple[Release, ...]:
+    """The shares of started groups with a known end, in the order in which the groups started."""
+    found: list[Release] = []
+    for gid in state.started:
+        group = state.groups[gid]
+        if group.duration:
+            if group.shares is None:
+                group.shares = _shares(state, group)
+            until = expected_end(_began(group), group.duration, state.now)
+            found += [Release(until, share) for share in group.shares]
+    return tuple(found)
+
+
+def expected_end(began: int, duration: int, now: int) -> int:
+    """When it will be over: at its walltime; past that in max(60 s, 10 %) more, doubled at each expiry.
+
+    Always later than now: while something is not seen to have ended, nobody can have its place.
+    """
+    until = began + duration
+    more = max(_LEAST_OVERRUN, duration // 10)
+    while until < now:
+        until, more = until + more, 2 * more
+    return max(until, now + 1)
+
+
+def _began(group: Group) -> int:
+    """The clock of a group starts when all its members run; until then it is about to."""
+    return group.started_at or group.granted_at or group.bound_at or group.since
+
+
+def _shares(state: State, group: Group) -> tuple[Share, ...]:
+    inventory = state.inventory
+    rows_of: dict[Amounts, dict[int, int]] = {}
+    for uid in group.pods:
+        held = inventory.held.get(uid)
+        row = None if held is None else inventory.rows.get(held[0])
+        if held is not None and row is not None:
+            rows = rows_of.setdefault(held[1], {})
+            rows[row] = rows.get(row, 0) + 1
+    return tuple(
+        Share(
+            inventory.vector(amounts),
+            np.array(list(rows), dtype=np.int64),
+            np.array(list(rows.values()), dtype=np.int64),
+        )
+        for amounts, rows in rows_of.items()
+    )
