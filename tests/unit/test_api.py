@@ -263,7 +263,9 @@ async def test_real_server_starts_answers_and_stops():
 async def test_occupied_port_is_a_clear_error():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(ServerError, match=f"cannot listen on 127.0.0.1 port {port}: .* --port"):
+        with pytest.raises(
+            ServerError, match=f"cannot listen on 127.0.0.1 port {port}: Address already in use; .* --port"
+        ):
             await Server(source(), port=port).start()
 
 

@@ -8,6 +8,7 @@ answer a web page: requests for foreign host names (DNS rebinding) and from othe
 import asyncio
 import contextlib
 import ipaddress
+import os
 import socket
 from collections.abc import Awaitable, Callable, Generator
 from typing import Any
@@ -254,7 +255,8 @@ def _listen(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=family, backlog=128)
     except (OSError, OverflowError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
+        number = getattr(error, "errno", None)
+        reason = os.strerror(number) if number and number > 0 else str(error)
         raise ServerError(
             f"cannot listen on {host} port {port}: {reason}; choose another --port (0 takes a free one)"
         ) from error
