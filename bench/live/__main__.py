@@ -19,6 +19,7 @@ from bench.report import report
 from fairlead.kube.client import ApiClient
 from fairlead.kube.config import load as load_kubeconfig
 from fairlead.localcluster import Cluster, UpOptions, bring_down, bring_up
+from fairlead.runtime import eventloop
 
 Starter = Callable[[Cluster], contextlib.AbstractContextManager[processes.Running]]
 GANG = 10
@@ -122,7 +123,7 @@ def measure(cluster: Cluster, contenders: list[Contender], pods: int, rounds: in
     results: dict[str, list[Result]] = {c.name: [] for c in contenders}
     for number in range(rounds):
         for contender in contenders:
-            result = asyncio.run(one_round(cluster, contender, pods))
+            result = eventloop.run(one_round(cluster, contender, pods))
             results[contender.name].append(result)
             print(f"round {number + 1}: {contender.name}: {result.rate:.0f} pods/s", flush=True)
     medians = {name: statistics.median(r.rate for r in each) for name, each in results.items()}

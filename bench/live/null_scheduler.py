@@ -18,6 +18,7 @@ from fairlead.kube.translate import PODS
 from fairlead.kube.watch import Reflector, SyncGate
 from fairlead.model.event import Event, PodSeen, Synced
 from fairlead.model.pod import Pod
+from fairlead.runtime import eventloop
 
 NAME = "null"
 IN_FLIGHT = 64
@@ -70,4 +71,4 @@ async def main(kubeconfig: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1]))
+    eventloop.run(main(sys.argv[1]))

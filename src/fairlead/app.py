@@ -23,7 +23,7 @@ from fairlead.kube.config import load
 from fairlead.kube.port import KubePort
 from fairlead.model.group import GroupRecord
 from fairlead.model.settings import MATCHES, POLICIES, Settings
-from fairlead.runtime import address, logs
+from fairlead.runtime import address, eventloop, logs
 from fairlead.runtime.clock import Clock
 from fairlead.runtime.errors import ConfigError
 from fairlead.runtime.loop import Loop
@@ -112,7 +112,7 @@ def run(options: Options) -> None:
     settings = options.settings()
     folder = DataFolder(options.data_dir or default_data_dir())
     with folder, suppress(KeyboardInterrupt, asyncio.CancelledError):
-        asyncio.run(serve(options, settings, folder.path))
+        eventloop.run(serve(options, settings, folder.path))
 
 
 async def serve(options: Options, settings: Settings, data: Path) -> None:

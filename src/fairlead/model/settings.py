@@ -22,7 +22,7 @@ class Settings(Struct, frozen=True, omit_defaults=True):
     match: str = "first"
     scheduler: str = "fairlead"
     sources: tuple[str, ...] = ("pods", "nodes", "owners", "store")
-    pace: int = 20
+    pace: int = 50
     recovery: int = 15_000
     request_timeout: int = 10_000
     lasting: int = 5_000

@@ -19,7 +19,7 @@ from fairlead.runtime.inbox import Queue
 from fairlead.runtime.port import Port
 from fairlead.runtime.record import Recorder
 
-REST = 0.004
+REST = 0.008
 """Seconds between two batches, so that what arrives together is learned together."""
 Observer = Callable[[Sequence[Event], Sequence[Command], float], None]
 """Told each batch, the commands it led to, and the seconds the engine took."""
