@@ -14,6 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 from fairlead import __version__
+from fairlead.cli.demo import demo
 from fairlead.cli.errors import told
 from fairlead.cli.scheduler import scheduler
 
@@ -77,6 +78,8 @@ for _name, (_module, _help) in SUB_APPS.items():
 app.command(epilog="Example: fairlead scheduler --kubeconfig ~/.kube/config --match pack --port 8080")(
     scheduler
 )
+
+app.command(epilog="Example: fairlead demo --keep")(demo)
 
 OutputOption = Annotated[Output, typer.Option("--output", "-o", help="table, wide or json.")]
 ServerOption = Annotated[

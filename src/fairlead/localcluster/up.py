@@ -48,7 +48,7 @@ def bring_up(options: UpOptions, progress: Progress | None = None) -> Cluster:
     if target:
         kubeconfig.check_free(target, options.name)
     manifests = _manifests(options)
-    with _lock(files, progress), _signals_raise():
+    with _lock(files, progress), signals_raise():
         found = find_cluster(options.name)
         if found and found.state.ready:
             return _again(found, target, options, progress)
@@ -256,7 +256,7 @@ def _removed_on_failure(cluster: Cluster) -> Generator[None]:
     try:
         yield
     except BaseException as error:
-        with _signals_wait():
+        with signals_wait():
             # The logs go with the folder: what they say must be in the error by now.
             cluster.end_all(grace=2.0)
             shutil.rmtree(cluster.files.folder, ignore_errors=True)
@@ -270,14 +270,14 @@ def _ended_on_failure(cluster: Cluster, names: list[str]) -> Generator[None]:
     try:
         yield
     except BaseException:
-        with _signals_wait():
+        with signals_wait():
             for component in names:
                 cluster.stop(component)
         raise
 
 
 @contextlib.contextmanager
-def _signals_raise() -> Generator[None]:
+def signals_raise() -> Generator[None]:
     """Turn the signals that end a command into an exception, so that the way out cleans up."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
@@ -289,7 +289,7 @@ def _signals_raise() -> Generator[None]:
 
 
 @contextlib.contextmanager
-def _signals_wait() -> Generator[None]:
+def signals_wait() -> Generator[None]:
     """Let nothing interrupt the cleaning up: an impatient second Ctrl-C would leave processes behind."""
     with _handlers(signal.SIG_IGN):
         yield

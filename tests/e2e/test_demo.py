@@ -1,0 +1,145 @@
+"""`fairlead demo`: all examples come out as they say, and nothing is left, however it ends."""
+
+import os
+import signal
+import subprocess
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from live import FAIRLEAD, until
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+Start = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """A machine of the test's own as far as the demo can tell: clusters and temporary files go here."""
+    with tempfile.TemporaryDirectory(prefix="fl-demo-") as folder:
+        path = Path(folder)
+        path.chmod(0o711)  # as root the demo's database runs as nobody
+        yield path
+        run = subprocess.run([FAIRLEAD, "demo", "--down"], env=surroundings(path), timeout=120, check=False)
+        assert run.returncode == 0
+
+
+def surroundings(place: Path) -> dict[str, str]:
+    return os.environ | {"FAIRLEAD_CLUSTERS": str(place / "clusters"), "TMPDIR": str(place)}
+
+
+@pytest.fixture
+def start(place: Path) -> Iterator[Start]:
+    """Starts `fairlead demo` in a session of its own, as a terminal does."""
+    running: list[subprocess.Popen[str]] = []
+
+    def go(*options: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [FAIRLEAD, "demo", *options],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=surroundings(place),
+            start_new_session=True,
+        )
+        running.append(process)
+        return process
+
+    yield go
+    for process in running:
+        if process.poll() is None:
+            process.kill()
+        process.wait(30)
+
+
+def left_behind(place: Path) -> list[str]:
+    """Processes that know the place by their command line, environment or working folder; and its files."""
+    found = [str(path) for path in place.rglob("*") if not path.name.startswith(".")]
+    for process in psutil.process_iter():
+        try:
+            words = [*process.cmdline(), *process.environ().values(), process.cwd()]
+        except psutil.Error:
+            continue
+        if process.pid != os.getpid() and any(str(place) in word for word in words):
+            found.append(f"{process.pid} {' '.join(process.cmdline())}")
+    return [each for each in found if not each.endswith("/clusters")]
+
+
+def read_until(process: subprocess.Popen[str], text: str) -> str:
+    """Its output up to the line with the text."""
+    assert process.stdout is not None
+    seen: list[str] = []
+    for line in process.stdout:
+        seen.append(line)
+        if text in line:
+            return "".join(seen)
+    pytest.fail(f"no {text!r} in:\n{''.join(seen)}")
+
+
+def test_demo_runs_all_examples_and_cleans_up(start: Start, place: Path) -> None:
+    process = start("--nodes", "8")
+    output, _ = process.communicate(timeout=280)
+    assert process.returncode == 0, output
+    lines = output.splitlines()
+    summary = lines[next(i for i, line in enumerate(lines) if line.startswith("EXAMPLE")) :]
+    outcomes = Counter(
+        word for line in summary for word in line.split() if word in ("completed", "rejected", "stopped")
+    )
+    assert outcomes == {"completed": 15, "rejected": 1, "stopped": 3}
+    assert any("too-big" in line and "rejected" in line and "cpu=20" in line for line in summary)
+    # Where there is no terminal every change is a line.
+    for state in ("waiting", "running", "completed"):
+        assert any(f"second           {state}" in line for line in lines), state
+    assert all(len(line) <= 100 for line in summary)
+    assert "Traceback" not in output
+    assert left_behind(place) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_demo_leaves_nothing(number: signal.Signals, start: Start, place: Path) -> None:
+    process = start()
+    read_until(process, "first            running" if number == signal.SIGINT else "start etcd")
+    process.send_signal(number)
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode == 128 + number
+    assert f"interrupted by {number.name}" in output
+    assert "Traceback" not in output
+    assert left_behind(place) == []
+
+
+def test_a_kept_demo_can_be_used_and_ended(start: Start, place: Path) -> None:
+    process = start("--keep")
+    output, _ = process.communicate(timeout=280)
+    assert process.returncode == 0, output
+    server = next(line for line in output.splitlines() if "FAIRLEAD_SERVER=" in line).partition("=")[2]
+
+    def ask(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [FAIRLEAD, *arguments], capture_output=True, text=True, timeout=60, check=False,
+            env=surroundings(place),
+        )  # fmt: skip
+
+    queue = ask("queue", "--all", "--limit", "0", "--server", server)
+    assert queue.returncode == 0 and "second" in queue.stdout
+    assert left_behind(place) != []
+    assert ask("demo", "--down").returncode == 0
+    until(lambda: left_behind(place) == [])
+    assert ask("queue", "--server", server).returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "told"), [(["--nodes", "4"], "at least 8"), (["--node-cpu", "64"], "8 to 19")]
+)
+def test_a_demo_that_cannot_work_says_so(options: list[str], told: str, place: Path) -> None:
+    run: Any = subprocess.run(
+        [FAIRLEAD, "demo", *options], capture_output=True, text=True, timeout=60, check=False,
+        env=surroundings(place),
+    )  # fmt: skip
+    assert run.returncode == 1
+    assert told in run.stderr and "Traceback" not in run.stderr
+    assert left_behind(place) == []
