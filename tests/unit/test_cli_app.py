@@ -161,6 +161,15 @@ def test_broken_groups_stand_out():
     assert tables.where_or_why(row) == "BROKEN: only 1 of 2 members could be bound"
 
 
+def test_a_promised_start_leads_the_reason():
+    row = msgspec.structs.replace(views.row(past(), 0), estimate=192_000, text="behind ns/big", nodes=())
+    row = msgspec.structs.replace(row, state=tables.State.WAITING)
+    out = tables.console()
+    with out.capture() as text:
+        out.print(tables.queue(QueuePage(0, "scheduler", 1, {}, (), (row,))))
+    assert "starts in 3m12s;" in text.get()
+
+
 def test_hostile_texts_stay_texts():
     """Markup and escape sequences of other people's labels are shown, not obeyed."""
     row = msgspec.structs.replace(views.row(past(), 0), text="[red]\x1b[2J[link=http://x]", nodes=())

@@ -233,6 +233,15 @@ def test_story_while_members_are_being_bound():
     assert e.members[0].reason in ("its place is being written down", "is being bound")
 
 
+def test_a_promised_start_is_shown_everywhere():
+    state = state_of(busy())
+    story.find(state, "big")[0].estimate = state.now + 5 * MINUTE
+    assert told(state, "big").group.estimate == state.now + 5 * MINUTE
+    row = by_name(views.queue_page(state, state.now), "big")
+    assert row.estimate == state.now + 5 * MINUTE
+    assert by_name(views.queue_page(state, state.now), "report").estimate == 0
+
+
 def test_a_pod_leads_to_its_group(state: State):
     assert told(state, "report-1").group.name == "report"
     assert told(state, "team-b/report-1").group.name == "report"

@@ -110,6 +110,10 @@ def _sentences(e: Explanation, now: int) -> list[RenderableType]:
         lines.append(("Ahead of it", text))
     if e.short and e.short not in g.text:
         lines.append(("Needs", words.clean(e.short).removeprefix("needs ")))
+    if g.estimate:
+        lines.append(
+            ("Promised", f"to start in {words.span(g.estimate - now)}, at {words.instant(g.estimate)}")
+        )
     if e.nearest:
         lines.append(("Nearest fit", words.clean(e.nearest)))
     if e.next_step:

@@ -138,7 +138,7 @@ def _queue(page: QueuePage, one_namespace: bool, width: int) -> Table:
             words.span(page.as_of - row.first_seen),
             words.span(row.waited),
             (row.state, COLOURS[row.state]),
-            (where_or_why(row), "red" if row.broken else ""),
+            (_promise(row, page.as_of) + where_or_why(row), "red" if row.broken else ""),
         )
         for row in page.groups
     ]
@@ -154,12 +154,16 @@ def where_or_why(row: QueueRow) -> str:
     return row.text or (row.why if row.why.lower() != row.state else "")
 
 
+def _promise(row: QueueRow, now: int) -> str:
+    return f"starts in {words.span(row.estimate - now)}; " if row.estimate else ""
+
+
 _NUMBERS = ("POS", "SIZE", "PRIO", "WAITED", "DURATION")
 
 
 def _queue_wide(page: QueuePage) -> Table:
     titles = ["POS", "GROUP", "SIZE", "PRIO", "QUEUE", "SOURCE", "STATE", "WAITED", "DURATION"]
-    titles += ["FIRST-SEEN", "COMPLETE", "STARTED", "ENDED", "NODES", "WHY", "REASON"]
+    titles += ["FIRST-SEEN", "COMPLETE", "ESTIMATE", "STARTED", "ENDED", "NODES", "WHY", "REASON"]
     rows = [
         (
             str(row.position or "-"),
@@ -173,6 +177,7 @@ def _queue_wide(page: QueuePage) -> Table:
             words.span(row.duration) if row.duration else "-",
             words.instant(row.first_seen),
             words.instant(row.complete_at),
+            words.instant(row.estimate),
             words.instant(row.started_at),
             words.instant(row.ended_at),
             words.ranges(row.nodes) or "-",

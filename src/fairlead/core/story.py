@@ -15,7 +15,7 @@ from fairlead.core.groups import members
 from fairlead.core.labels import constraints
 from fairlead.core.snapshot import Request, Snapshot, Task, take
 from fairlead.core.state import Group, State
-from fairlead.core.views import head_of, label, order, reason_of, row
+from fairlead.core.views import estimate, head_of, label, order, reason_of, row
 from fairlead.model import quantity
 from fairlead.model.group import GroupRecord, Outcome, Phase, Why
 from fairlead.model.plan import Placement
@@ -48,7 +48,7 @@ def explain(state: State, group: Group, now: int) -> Explanation:
     record = group.record()
     lack = _Lack(state, group, now) if group.requests else None
     return Explanation(
-        group=row(record, now, ahead + 1 if waits else 0, reason_of(group, head)),
+        group=row(record, now, ahead + 1 if waits else 0, reason_of(group, head), estimate(group)),
         since=group.since,
         stages=stages(record),
         asks=_asks(state, group),

@@ -45,15 +45,17 @@ def waited(r: GroupRecord, now: int) -> int:
     return max((r.bound_at or r.started_at or ended or now) - r.first_seen, 0)
 
 
-def row(r: GroupRecord, now: int, position: int = 0, reason: Reason | None = None) -> QueueRow:
+def row(
+    r: GroupRecord, now: int, position: int = 0, reason: Reason | None = None, estimate: int = 0
+) -> QueueRow:
     """One record as a line; `reason` replaces the record's own where more is known."""
     told = reason or r.reason
     return QueueRow(
         position=position, id=r.id, namespace=r.namespace, name=r.name, source=r.source, queue=r.queue,
         state=word(r.phase, r.outcome, r.reason.why), phase=r.phase, outcome=r.outcome, why=told.why,
         text=told.text, broken=r.broken, size=r.size, seen=r.seen, priority=r.priority,
-        first_seen=r.first_seen, waited=waited(r, now), duration=r.duration, begin=r.begin, nodes=r.nodes,
-        complete_at=r.complete_at, granted_at=r.granted_at, bound_at=r.bound_at, started_at=r.started_at,
+        first_seen=r.first_seen, waited=waited(r, now), duration=r.duration, begin=r.begin,
+        estimate=estimate, nodes=r.nodes, complete_at=r.complete_at, granted_at=r.granted_at, bound_at=r.bound_at, started_at=r.started_at,
         ended_at=r.ended_at,
     )  # fmt: skip
 
@@ -74,6 +76,11 @@ def reason_of(group: Group | GroupRecord, head: Group | GroupRecord | None) -> R
     ):
         return Reason(Why.QUEUED, f"behind {label(head)}")
     return group.reason
+
+
+def estimate(group: Group | GroupRecord) -> int:
+    """The start that a waiting group is promised; 0 if none is (or the store alone is asked)."""
+    return group.estimate if isinstance(group, Group) and group.phase is Phase.QUEUED else 0
 
 
 def head_of(state: State) -> Group | None:
@@ -135,7 +142,7 @@ def _page(
 ) -> QueuePage:
     shown, counts = _ranked([*live, *records], include_ended, namespace)
     page = shown[offset : offset + limit] if limit else shown[offset:]
-    rows = tuple(row(_record(g), now, position, reason_of(g, head)) for position, g in page)
+    rows = tuple(row(_record(g), now, position, reason_of(g, head), estimate(g)) for position, g in page)
     return QueuePage(now, "scheduler", len(shown), counts, warnings, rows)
 
 

@@ -32,7 +32,8 @@ class QueueRow(Struct, frozen=True):
     """One group as a line of a table. `position` counts waiting groups from 1; 0 = does not wait.
 
     `waited` runs from the first sight of its first member to its start; `why` is one word of the
-    vocabulary of reasons and `text` the sentence that goes with it.
+    vocabulary of reasons and `text` the sentence that goes with it. `estimate` is the start that it is
+    promised, 0 if none is.
     """
 
     position: int
@@ -54,6 +55,7 @@ class QueueRow(Struct, frozen=True):
     waited: int
     duration: int
     begin: int
+    estimate: int
     nodes: tuple[str, ...]
     complete_at: int
     granted_at: int
