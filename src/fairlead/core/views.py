@@ -55,8 +55,8 @@ def row(
         state=word(r.phase, r.outcome, r.reason.why), phase=r.phase, outcome=r.outcome, why=told.why,
         text=told.text, broken=r.broken, size=r.size, seen=r.seen, priority=r.priority,
         first_seen=r.first_seen, waited=waited(r, now), duration=r.duration, begin=r.begin,
-        estimate=estimate, nodes=r.nodes, complete_at=r.complete_at, granted_at=r.granted_at, bound_at=r.bound_at, started_at=r.started_at,
-        ended_at=r.ended_at,
+        estimate=estimate, nodes=r.nodes, complete_at=r.complete_at, granted_at=r.granted_at,
+        bound_at=r.bound_at, started_at=r.started_at, ended_at=r.ended_at,
     )  # fmt: skip
 
 
