@@ -41,7 +41,7 @@ def pod(name: str, scheduler: str, run: str, labels: dict[str, str]) -> dict[str
     }
 
 
-async def _create(client: ApiClient, pods: list[dict[str, Any]], created: dict[str, float]) -> None:
+async def create(client: ApiClient, pods: list[dict[str, Any]], created: dict[str, float]) -> None:
     """In order of the list, IN_FLIGHT at a time."""
     waiting = iter(pods)
 
@@ -83,7 +83,7 @@ async def run_load(client: ApiClient, run: str, pods: list[dict[str, Any]], time
     await asyncio.sleep(0.5)
     begun = time.perf_counter()
     try:
-        await _create(client, pods, created)
+        await create(client, pods, created)
         await asyncio.wait_for(watch.done.wait(), timeout)
     except TimeoutError:
         raise SystemExit(f"{run}: only {len(watch.bound)} of {len(pods)} pods bound in {timeout} s") from None
