@@ -163,11 +163,9 @@ def replay(
     file: Annotated[Path, typer.Argument(help="Written by `fairlead scheduler --record FILE`.")],
 ) -> None:
     """Run a recording through the engine again and compare what it decides."""
-    from fairlead.cli.errors import CliError
+    from fairlead.cli import replaying
 
-    if not file.is_file():
-        raise CliError(f"{file} is not a file")
-    importlib.import_module("fairlead.runtime.record").replay(file)
+    replaying.show(file)
 
 
 @app.command(epilog="Example: fairlead version")
