@@ -1,40 +1,44 @@
 """Release binds: every durable intent that may go out now, and none before.
 
-A reconciler, run by the engine after each batch. Level-triggered over `state.to_bind`, so a restart is
-no special case: an adopted intent is bound here too, once no earlier request can be on its way.
+Two reconcilers, run by the engine after each batch: `inspect` before the ladder, so that a start of which
+one member cannot be bound any more is taken back whole, and `release` after it. Level-triggered over
+`state.to_bind`, so a restart is no special case: an adopted intent is bound here too, once no earlier
+request can be on its way.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from fairlead.core.state import Group, State
+from fairlead.core.labels import constraints
+from fairlead.core.state import Group, Intent, State
 from fairlead.model.command import Bind, Command
 from fairlead.model.event import BindError
+from fairlead.model.pod import Pod
+
+
+def inspect(state: State, _: Sequence[Group]) -> list[Command]:
+    """Mark the intents whose pod or node has changed since the grant so that they must not be bound."""
+    for intent, pod in _due(state):
+        error = _spoiled(state, intent, pod)
+        if error is not None:
+            _withdraw(state, intent, error)
+    return []
 
 
 def release(state: State, _: Sequence[Group]) -> list[Command]:
     """Bind commands for what is due. Intent before effect: only durable intents are here at all."""
     commands: list[Command] = []
-    if not state.synced:
-        return commands
-    for uid in list(state.to_bind):
-        intent = state.intents[uid]
-        if intent.not_before > state.now:
+    for intent, pod in _due(state):
+        error = _spoiled(state, intent, pod)  # the ladder may just have let go what it held back
+        if error is not None:
+            _withdraw(state, intent, error)
+            state.wake(state.now, intent.group)
             continue
-        del state.to_bind[uid]
-        pod = state.pods[uid]
-        if pod.deleting or pod.gated:
-            intent.error = BindError.CHANGED
-            state.touch(intent.group)
-            continue
-        if state.inventory.node(intent.node) is None:
-            intent.error = BindError.REFUSED
-            state.touch(intent.group)
-            continue
+        del state.to_bind[intent.pod]
         intent.in_flight = True
         commands.append(
             Bind(
                 grant=intent.grant,
-                pod=uid,
+                pod=intent.pod,
                 namespace=pod.namespace,
                 name=pod.name,
                 node=intent.node,
@@ -43,3 +47,31 @@ def release(state: State, _: Sequence[Group]) -> list[Command]:
             )
         )
     return commands
+
+
+def _due(state: State) -> Iterator[tuple[Intent, Pod]]:
+    if state.synced:
+        for uid in list(state.to_bind):
+            intent = state.intents[uid]
+            if intent.not_before <= state.now:
+                yield intent, state.pods[uid]
+
+
+def _spoiled(state: State, intent: Intent, pod: Pod) -> BindError | None:
+    """Why, as far as the watch has told, the pod must not be bound there; None if it may."""
+    if pod.deleting or pod.gated:
+        return BindError.CHANGED
+    inventory = state.inventory
+    row = inventory.rows.get(intent.node)
+    if row is None or not inventory.classes().now(constraints(pod.shape))[row]:
+        return BindError.REFUSED
+    # What the intent holds is taken off already: below zero somebody else has come, or the node shrank.
+    if any(inventory.free[resource, row] < 0 for resource, _ in inventory.vector(pod.shape.requests).pairs):
+        return BindError.REFUSED
+    return None
+
+
+def _withdraw(state: State, intent: Intent, error: BindError) -> None:
+    del state.to_bind[intent.pod]
+    intent.error = error
+    state.touch(intent.group)

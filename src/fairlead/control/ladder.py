@@ -44,15 +44,14 @@ def _climb_one(state: State, group: Group) -> list[Command]:
     pending = [intent for intent in intents if intent.error is None]
     done = len(found.bound) + group.completed + group.failed
     short = done + len(pending) < group.started_size
-    if len(pending) == len(intents) and not short:
-        return []
-    if not done and not any(intent.acknowledged for intent in intents):
+    wrong = short or len(pending) < len(intents)
+    if wrong and not done and not any(intent.acknowledged for intent in intents):
         _take_back(state, group, intents)
         return []
-    _drop_failed(state, group, intents)  # step 2: they ask again, as members that join
-    for intent in pending:  # one that step 1 held back
+    for intent in pending:  # also those that step 1 held back before
         if intent.durable and not (intent.in_flight or intent.acknowledged):
             state.to_bind[intent.pod] = None
+    _drop_failed(state, group, intents)  # step 2: they ask again, as members that join
     if not short:
         return []
     if not group.recovering_since:

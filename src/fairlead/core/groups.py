@@ -167,7 +167,7 @@ def _started(state: State, group: Group, found: Members, owners: list[Owner]) ->
     if group.backoff_until > state.now:
         state.wake(group.backoff_until, group.id)
         return ()
-    if not done:  # until one is bound the start may still be taken back whole
+    if group.phase is Phase.STARTING and not done:  # the start may still be taken back whole
         return ()
     return tuple(
         _request(state, group, [pod], growth=True) for pod in found.waiting if not pod.shape.unsupported

@@ -52,6 +52,10 @@ class Faults:
         """How often an event of the watch is delivered (at least once)."""
         return 1
 
+    def watch_delay(self, _: ev.Event) -> int:
+        """How late an event of the watch is delivered, in milliseconds; later ones may overtake it."""
+        return 0
+
 
 def _plan(snapshot: Snapshot) -> ev.PlanProposed:
     return ev.PlanProposed(plan_now(snapshot))
@@ -140,23 +144,23 @@ class World:
     def node(self, node: Node) -> None:
         self.version += 1
         self.nodes[node.name] = structs.replace(node, version=self.version)
-        self.tell(ev.NodeSeen(self.nodes[node.name]))
+        self._tell_watch(ev.NodeSeen(self.nodes[node.name]))
 
     def node_gone(self, name: str) -> None:
         """The node object is deleted; its pods stay until somebody deletes them."""
         self.version += 1
         node = self.nodes.pop(name)
-        self.tell(ev.NodeGone(node.uid, self.version))
+        self._tell_watch(ev.NodeGone(node.uid, self.version))
 
     def owner(self, owner: Owner) -> None:
         self.version += 1
         self.owners[owner.uid] = structs.replace(owner, version=self.version)
-        self.tell(ev.OwnerSeen(self.owners[owner.uid]))
+        self._tell_watch(ev.OwnerSeen(self.owners[owner.uid]))
 
     def owner_gone(self, uid: str) -> None:
         self.version += 1
         del self.owners[uid]
-        self.tell(ev.OwnerGone(uid, self.version))
+        self._tell_watch(ev.OwnerGone(uid, self.version))
 
     def pod(self, pod: Pod, run_time: int = 0) -> None:
         """Create or change a pod; `run_time` milliseconds after it runs it succeeds (0: never)."""
@@ -203,7 +207,11 @@ class World:
 
     def _tell_watch(self, event: ev.Event) -> None:
         for _ in range(self.faults.copies(event)):
-            self.tell(event)
+            delay = self.faults.watch_delay(event)
+            if delay:
+                self._later(delay, event)
+            else:
+                self.tell(event)
 
     def _deliver(self) -> None:
         while self._pending:
@@ -227,10 +235,8 @@ class World:
             match command:
                 case cmd.Propose():
                     self._later(self.faults.plan_delay(), self.planner(command.snapshot))
-                case cmd.RecordAllocations():
-                    self.at(STORE_DELAY, lambda c=command: self._write(c))
-                case cmd.SaveGroups() | cmd.SettleGrants():
-                    self.at(STORE_DELAY, lambda c=command: self._write(c))
+                case cmd.RecordAllocations() | cmd.SaveGroups() | cmd.SettleGrants():
+                    self.at(STORE_DELAY, lambda c=command, life=self.epoch: self._write(c, life))
                 case cmd.Bind():
                     self.at(BIND_DELAY, lambda c=command: self._bind(c))
                 case cmd.Evict():
@@ -245,8 +251,10 @@ class World:
         life = self.epoch
         self.at(delay, lambda: self.tell(event) if life == self.epoch == self._life else None)
 
-    def _write(self, command: cmd.RecordAllocations | cmd.SaveGroups | cmd.SettleGrants) -> None:
-        """The store takes commands in order; while it is down they pile up in the process that sent them."""
+    def _write(self, command: cmd.RecordAllocations | cmd.SaveGroups | cmd.SettleGrants, epoch: int) -> None:
+        """The store takes commands in order, fenced by epoch; while it is down they wait in the process."""
+        if epoch != self.epoch:
+            return
         if self._store_down:
             self._unwritten.append(command)
             return
@@ -257,8 +265,6 @@ class World:
                 for grant in command.grants:
                     self.grants.pop(grant, None)
             case cmd.RecordAllocations():
-                if command.epoch != self.epoch:
-                    return
                 self.groups.update({r.id: r for r in command.groups})
                 self.grants.update({g.id: g for g in command.grants})
                 self._later(0, ev.AllocationsRecorded(command.plan))
@@ -273,7 +279,7 @@ class World:
         self._store_down = False
         waiting, self._unwritten = self._unwritten, []
         for command in waiting:
-            self._write(command)
+            self._write(command, self.epoch)
         if "store" in self.engine.state.missing:
             self.tell(*self._restored())
         else:
