@@ -137,6 +137,7 @@ async def serve(options: Options, settings: Settings, data: Path) -> None:
     history = StoreHistory(data, options.database_url)
     server = Server(EngineSource(engine.state, metrics, history), host=options.host, port=options.port)
     try:
+        await asyncio.to_thread(store.check)
         await kube.check_access()
         recorder = Recorder(options.record, settings) if options.record else None
         loop = Loop(engine, (store, kube, Planner(reports.cycle)), Clock(), recorder, (reports.batch,))

@@ -45,6 +45,8 @@ def members(state: State, group: Group) -> Members:
 
 def move(state: State, group: Group, phase: Phase, reason: Reason, outcome: Outcome = Outcome.NONE) -> None:
     """Put the group into a phase with a reason; the only place where a phase changes."""
+    if phase is not group.phase or reason.why is not group.reason.why:
+        state.touch(group.id)  # what was decided here is saved and told in the same batch
     if phase is not group.phase:
         if not may_move(group.phase, phase):
             raise ValueError(f"group {group.id} cannot move from {group.phase} to {phase}")
