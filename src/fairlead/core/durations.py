@@ -6,12 +6,12 @@ not import `datetime` (its `now` would be one step away).
 
 import re
 
-_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|d|h|m|s)")
+_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|d|h|m|s)")
 _UNIT = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _RFC3339 = re.compile(
-    r"^(\d{4})-(\d\d)-(\d\d)[Tt ](\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?(?:[Zz]|([+-])(\d\d):(\d\d))$"
+    r"^(\d{4})-(\d\d)-(\d\d)[Tt ](\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?(?:[Zz]|([+-])(\d\d):(\d\d))$", re.ASCII
 )
-_MONTH_DAYS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+_MONTH_DAYS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 
 def duration(text: str) -> int | None:
@@ -37,14 +37,21 @@ def instant(text: str) -> int | None:
     if match is None:
         return None
     year, month, day, hour, minute, second = (int(g) for g in match.groups()[:6])
-    if not (
-        1 <= month <= 12 and 1 <= day <= _MONTH_DAYS[month - 1] and hour < 24 and minute < 60 and second <= 60
-    ):
+    if not (1 <= month <= 12 and 1 <= day <= _days_of(year, month)):
+        return None
+    if hour > 23 or minute > 59 or second > 60:  # 60: a leap second, taken as the next minute's first
+        return None
+    if match[8] and (int(match[9]) > 23 or int(match[10]) > 59):
         return None
     milliseconds = int((match[7] or "0").ljust(9, "0")) // 1_000_000
     offset = (int(match[9]) * 60 + int(match[10])) * (1 if match[8] == "+" else -1) if match[8] else 0
     minutes = (_days(year, month, day) * 24 + hour) * 60 + minute - offset
     return (minutes * 60 + second) * 1000 + milliseconds
+
+
+def _days_of(year: int, month: int) -> int:
+    leap = month == 2 and year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
+    return _MONTH_DAYS[month - 1] + leap
 
 
 def _days(year: int, month: int, day: int) -> int:

@@ -28,7 +28,7 @@ def tolerates(tolerations: Sequence[Toleration], taint: Taint) -> bool:
     return any(
         (not t.effect or t.effect == taint.effect)
         and (t.key == taint.key if t.key else t.operator == "Exists")
-        and (t.operator == "Exists" or t.value == taint.value)
+        and (t.operator == "Exists" or (t.operator in ("", "Equal") and t.value == taint.value))
         for t in tolerations
     )
 
@@ -39,8 +39,12 @@ def constraints(shape: Shape) -> Constraints:
 
 
 def _integer(text: str) -> int | None:
-    digits = text[1:] if text[:1] in "+-" else text
-    return int(text) if digits.isascii() and digits.isdigit() else None
+    """As Go's strconv.ParseInt reads it: 64 bits, an optional sign, nothing else."""
+    digits = text[1:] if text[:1] in ("+", "-") else text
+    if not (digits.isascii() and digits.isdigit()):
+        return None
+    value = int(text)
+    return value if -(1 << 63) <= value < 1 << 63 else None
 
 
 class NodeClasses:
