@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fairlead.localcluster import Cluster, UpOptions, bring_down, bring_up
+from fairlead.localcluster import Cluster, NodeShape, UpOptions, bring_down, bring_up
 
 MakeCluster = Callable[..., Cluster]
 
@@ -45,3 +45,13 @@ def make_cluster() -> Iterator[MakeCluster]:
     finally:
         for name in names:
             bring_down(name)
+
+
+@pytest.fixture(scope="module")
+def small_cluster() -> Iterator[Cluster]:
+    """A control plane of a module's own, with four nodes of 8 cpu: small enough to be contended for."""
+    name = unique_name()
+    try:
+        yield bring_up(UpOptions(name=name, nodes=4, shape=NodeShape(cpu="8")))
+    finally:
+        bring_down(name)
