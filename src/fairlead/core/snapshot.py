@@ -120,7 +120,7 @@ class Draft:
     def fits(self, vector: Vector, row: int) -> bool:
         """Whether one such request fits on the node."""
         cells = self._cells
-        for resource, amount in vector.pairs:  # a generator in all() costs three times as much
+        for resource, amount in vector.pairs:  # noqa: SIM110 - a generator in all() costs three times as much
             if cells[resource][row] < amount:
                 return False
         return True
@@ -142,14 +142,15 @@ class Draft:
 
     def load(self) -> Ints:
         """[node] mean share of cpu and memory in use, in millionths (kube-scheduler's MostAllocated)."""
-        if self._load is None:
+        load = self._load
+        if load is None:
             capacity = self.snapshot.capacity
             total = np.zeros(capacity.shape[1], dtype=np.int64)
             for row in self._weighed():
                 whole = capacity[row]
                 total += (whole - self.free[row]) * SCALE // np.maximum(whole, 1)
-            self._load = total // 2
-        return self._load
+            load = self._load = total // 2
+        return load
 
     def _weighed(self) -> list[int]:
         resources = self.snapshot.resources

@@ -41,7 +41,7 @@ class Expression(Struct, frozen=True, order=True, omit_defaults=True):
 
 
 class Toleration(Struct, frozen=True, order=True, omit_defaults=True):
-    """core/v1 Toleration; an empty key with operator Exists tolerates everything, an empty effect all effects."""
+    """core/v1 Toleration; an empty key with Exists tolerates everything, an empty effect all effects."""
 
     key: str = ""
     operator: str = "Equal"
