@@ -39,8 +39,8 @@ def climb(state: State, touched: Sequence[Group]) -> list[Command]:
 
 
 def _climb_one(state: State, group: Group) -> list[Command]:
-    intents = _intents(state, group)
     found = members(state, group)
+    intents = [state.intents[pod.uid] for pod in found.intended]
     pending = [intent for intent in intents if intent.error is None]
     done = len(found.bound) + group.completed + group.failed
     short = done + len(pending) < group.started_size

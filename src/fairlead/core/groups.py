@@ -13,7 +13,7 @@ from fairlead.core.snapshot import Request, Task
 from fairlead.core.state import IDLE, Group, State
 from fairlead.model.group import Outcome, Phase, Reason, Why
 from fairlead.model.owner import Owner
-from fairlead.model.pod import Pod
+from fairlead.model.pod import Pod, PodPhase
 
 
 class Members(NamedTuple):
@@ -27,11 +27,12 @@ class Members(NamedTuple):
 
 
 def members(state: State, group: Group) -> Members:
-    """Sort the group's pods. O(size)."""
+    """Sort the group's pods. O(size), and once per batch for every touched group: hence no calls inside."""
     found = Members([], [], [], [])
+    pods = state.pods
     for uid in group.pods:
-        pod = state.pods[uid]
-        if pod.ended:
+        pod = pods[uid]
+        if pod.phase is PodPhase.SUCCEEDED or pod.phase is PodPhase.FAILED:
             continue
         found.live.append(pod)
         if pod.node:

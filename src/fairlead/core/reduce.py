@@ -63,8 +63,8 @@ def _join(state: State, old: Pod | None, pod: Pod) -> None:
             _leave(state, pod.uid)
             current = None
     if current is None:
-        granted = state.restored_pods.get(pod.uid, "")  # a start that was granted holds whatever the labels say
-        current = state.groups.get(granted) or _group_for(state, key, pod)
+        granted = state.groups.get(state.restored_pods.get(pod.uid, ""))
+        current = granted or _group_for(state, key, pod)  # a grant holds, whatever the labels say by now
         if current is None:
             return
         current.pods[pod.uid] = None
