@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from fairlead.model.event import Event
 
-MOST = 2000
-"""Events per batch at most, so that one list of fifty thousand pods does not hold up binds."""
+MOST = 256
+"""Events per batch at most, about ten milliseconds: a list of fifty thousand pods must not hold up binds."""
 
 
 class Queue:

@@ -64,7 +64,7 @@ class Loop:
     async def _learn_forever(self) -> None:
         while True:
             self.step(await self.inbox.take())
-            await asyncio.sleep(REST)
+            await asyncio.sleep(0 if len(self.inbox) else REST)
 
     def step(self, events: Sequence[Event]) -> None:
         """One batch through the engine, its commands to the ports."""
