@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 # Settings of `make demo` and `make bench`.
-NODES ?= 20
+NODES ?= 8
 KEEP ?=
 BENCH ?=
 
@@ -67,7 +67,7 @@ controlplane: check-go install ## Build the local control plane if need be and s
 	@name=make-$$$$; trap "$(BIN)/fairlead cluster down --name $$name >/dev/null" EXIT INT TERM; \
 	  $(BIN)/fairlead cluster up --name $$name --nodes 1 >/dev/null
 
-demo: check-go install ## The whole system on this machine (NODES=20, KEEP=1 leaves it running)
+demo: check-go install ## The whole system on this machine (NODES=8 and more, KEEP=1 leaves it running)
 	@$(BIN)/fairlead demo --nodes $(NODES) $(if $(filter-out 0 no,$(KEEP)),--keep)
 
 bench: install ## All benchmarks, or one with BENCH=name
