@@ -64,6 +64,8 @@ class Loop:
     async def _learn_forever(self) -> None:
         while True:
             self.step(await self.inbox.take())
+            if self.recorder is not None and not len(self.inbox):
+                self.recorder.flush()  # what is known so far outlives a kill
             await asyncio.sleep(0 if len(self.inbox) else REST)
 
     def step(self, events: Sequence[Event]) -> None:
