@@ -121,7 +121,24 @@ class Chaos(World):
                 grant = self.grants.get(command.grant)
                 assert grant is not None, "bound before it was durable"
                 assert any(p.pod == command.pod and p.node == command.node for p in grant.placements)
+            elif isinstance(command, cmd.RecordAllocations):
+                self._nobody_is_overtaken(command)
         super().perform(commands)
+
+    def _nobody_is_overtaken(self, command: cmd.RecordAllocations) -> None:
+        state = self.engine.state
+        for grant in command.grants:
+            group = state.groups.get(grant.group)
+            if group is None:
+                continue
+            order = (-group.priority, group.seq, group.id)
+            for requests in state.waiting.values():
+                other = state.groups[requests[0].group]
+                new = other.asked_at == state.version  # it came in this very batch
+                if requests[0].order < order and not new and other.phase is not Phase.RUNNING:
+                    assert other.reason.why is Why.NODES_DOWN, (
+                        f"{group.id} overtakes {other.id}: {other.reason}"
+                    )
 
     def pod_gone(self, uid: str) -> None:
         pod = self.pods.get(uid)

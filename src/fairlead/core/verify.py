@@ -52,7 +52,7 @@ def verify(state: State, plan: Plan) -> Verdict:
     if stale:
         state.dirty = True
     else:
-        _set_head(state, plan.head)
+        _set_head(state, plan)
         state.promises = {}
     for gid, promise in promises.items():
         _promise(state, gid, promise)
@@ -185,12 +185,13 @@ def _grant(state: State, group: Group, start: Start, plan: Plan, index: int) -> 
     return grant
 
 
-def _set_head(state: State, head: str) -> None:
-    """The head changes: the old one is behind somebody now, if it still waits."""
+def _set_head(state: State, plan: Plan) -> None:
+    """The head changes: the old one is behind somebody now, if it still waits and the plan says no more."""
     old = state.groups.get(state.head)
-    if old is not None and old.id != head and old.phase is Phase.QUEUED:
+    said = any(decision.group == state.head for decision in plan.decisions)
+    if old is not None and old.id != plan.head and old.phase is Phase.QUEUED and not said:
         move(state, old, Phase.QUEUED, Reason(Why.QUEUED))
-    state.head = head
+    state.head = plan.head
 
 
 def judged(state: State, group: Group, plan: Plan) -> bool:

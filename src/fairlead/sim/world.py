@@ -311,6 +311,8 @@ class World:
         return None
 
     def _run(self, uid: str) -> None:
+        if uid in self.pods and self.pods[uid].ended:
+            return
         self.change(uid, phase=PodPhase.RUNNING, started=True)
         if uid in self.run_time:
             self.at(self.run_time[uid], lambda: self.change(uid, phase=PodPhase.SUCCEEDED))
