@@ -3,8 +3,8 @@
 Run: python -m bench.openb --data FOLDER [--pods 2000] [--minutes 2]. FOLDER holds
 openb_node_list_all_node.csv and openb_pod_list_default.csv, as they are or .xz; nothing of them is shipped.
 The last `--pods` arrivals are played with time compressed so that they arrive within `--minutes`; run times
-shrink alike. A shared GPU counts as a whole one. It prints what became of them and how long they waited, and asserts that no node
-was ever given more than it has.
+shrink alike. A shared GPU counts as a whole one. It prints what became of them and how long they waited, and
+asserts that no node was ever given more than it has.
 """
 
 import argparse

@@ -8,20 +8,23 @@ kube-scheduler; single pods at least 0.75 and 1.3 with Events off, and 0.6 of nu
 import argparse
 import asyncio
 import contextlib
+import pathlib
 import statistics
+import tempfile
 import uuid
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
-from bench.live import load, processes
+from bench.live import account, load, processes
 from bench.report import report
 from fairlead.kube.client import ApiClient
 from fairlead.kube.config import load as load_kubeconfig
 from fairlead.localcluster import Cluster, UpOptions, bring_down, bring_up
 from fairlead.runtime import eventloop
 
-Starter = Callable[[Cluster], contextlib.AbstractContextManager[processes.Running]]
+Starter = Callable[..., contextlib.AbstractContextManager[processes.Running]]
+"""(cluster, kubeconfig=...) -> a running scheduler."""
 GANG = 10
 
 
@@ -75,6 +78,8 @@ class Result(NamedTuple):
     p50: float
     p99: float
     usage: processes.Usage
+    writes: float
+    """API writes per pod, its creation left out: the bind, Events, conditions, and what the fake kubelet writes."""
 
 
 async def one_round(cluster: Cluster, contender: Contender, count: int) -> Result:
@@ -84,9 +89,9 @@ async def one_round(cluster: Cluster, contender: Contender, count: int) -> Resul
     try:
         with contender.start(cluster) as running:
             await asyncio.sleep(1)
-            before = running.usage()
+            before, written = running.usage(), await load.writes(client)
             sample = await load.run_load(client, run, pods_for(contender, run, count))
-            after = running.usage()
+            after, total = running.usage(), await load.writes(client)
         await load.clear(client, run)
     finally:
         await client.close()
@@ -94,7 +99,8 @@ async def one_round(cluster: Cluster, contender: Contender, count: int) -> Resul
         after.cpu - before.cpu, after.rss, after.store_cpu - before.store_cpu, after.store_rss
     )
     at = sample.latencies
-    return Result(count / sample.seconds, at[len(at) // 2], at[len(at) * 99 // 100], used)
+    writes = (total - written) / count - 1
+    return Result(count / sample.seconds, at[len(at) // 2], at[len(at) * 99 // 100], used, writes)
 
 
 def row(contender: Contender, results: list[Result], medians: dict[str, float], count: int) -> dict[str, str]:
@@ -114,6 +120,7 @@ def row(contender: Contender, results: list[Result], medians: dict[str, float], 
         "p99 s": f"{statistics.median(r.p99 for r in results):.2f}",
         "cpu ms/pod": f"{last.cpu * 1e3 / count:.2f}",
         "store ms/pod": f"{last.store_cpu * 1e3 / count:.2f}",
+        "writes/pod": f"{statistics.median(r.writes for r in results):.2f}",
         "MiB": f"{last.rss >> 20}+{last.store_rss >> 20}",
         "ratios": ", ".join(verdicts),
     }
@@ -136,17 +143,31 @@ def main() -> None:
     parser.add_argument("--pods", type=int, default=2000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", default="", help="a part of the contenders' names")
+    parser.add_argument("--service-account", action="store_true", help="Fairlead with a plain account")
     options = parser.parse_args()
     chosen = [c for c in CONTENDERS if options.only in c.name]
     name = f"bench-{uuid.uuid4().hex[:6]}"
     try:
         cluster = bring_up(UpOptions(name=name, nodes=options.nodes, kube_scheduler=True))
         cluster.stop("kube-scheduler")
-        rows = measure(cluster, chosen, options.pods, options.rounds)
+        with tempfile.TemporaryDirectory() as folder:
+            if options.service_account:
+                path = str(account.make(cluster, pathlib.Path(folder)))
+                chosen = [with_account(c, path) for c in chosen]
+            rows = measure(cluster, chosen, options.pods, options.rounds)
     finally:
         bring_down(name)
     command = f"python -m bench.live --nodes {options.nodes} --pods {options.pods} --rounds {options.rounds}"
-    report("live", command, rows)
+    if options.service_account:
+        command += " --service-account"
+    report("live, plain service account" if options.service_account else "live", command, rows)
+
+
+def with_account(contender: Contender, kubeconfig: str) -> Contender:
+    """The same contender with another kubeconfig, if it is Fairlead."""
+    if contender.scheduler != "fairlead":
+        return contender
+    return contender._replace(start=partial(contender.start, kubeconfig=kubeconfig))
 
 
 if __name__ == "__main__":

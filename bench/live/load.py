@@ -4,6 +4,7 @@ Used by `bench.live` in its own process; its cost is the same for every schedule
 """
 
 import asyncio
+import re
 import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -91,6 +92,14 @@ async def run_load(client: ApiClient, run: str, pods: list[dict[str, Any]], time
         reflector.cancel()
     latencies = sorted(watch.bound[name] - created[name] for name in created)
     return Sample(max(watch.bound.values()) - begun, latencies)
+
+
+_WRITE = re.compile(rb'^apiserver_request_total\{[^}]*verb="(?:POST|PUT|PATCH|DELETE)"[^}]*\} (\S+)$', re.M)
+
+
+async def writes(client: ApiClient) -> float:
+    """Write requests that the API server has answered so far, whoever sent them."""
+    return sum(float(count) for count in _WRITE.findall(await client.get("/metrics")))
 
 
 async def clear(client: ApiClient, run: str) -> None:
