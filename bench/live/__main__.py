@@ -79,7 +79,7 @@ class Result(NamedTuple):
     p99: float
     usage: processes.Usage
     writes: float
-    """API writes per pod, its creation left out: the bind, Events, conditions, and what the fake kubelet writes."""
+    """API writes per pod besides its creation: the bind, Events, conditions, the fake kubelet's."""
 
 
 async def one_round(cluster: Cluster, contender: Contender, count: int) -> Result:
