@@ -71,6 +71,8 @@ def test_every_suffix(number: str, suffix: str):
         "1_000",
         "e3",
         ".",
+        "1\n",
+        "\u0661",  # a digit, but not one of Kubernetes'
     ],
 )
 def test_what_is_no_quantity_is_said_to_be_none(text: str):

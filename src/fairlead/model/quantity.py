@@ -25,7 +25,7 @@ _DECIMAL = {
     "P": Fraction(10**15),
     "E": Fraction(10**18),
 }
-_QUANTITY = re.compile(r"^([+-]?(?:\d+\.?\d*|\.\d+))(?:([KMGTPE]i)|([numkMGTPE])|[eE]([+-]?\d+))?$")
+_QUANTITY = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(?:([KMGTPE]i)|([numkMGTPE])|[eE]([+-]?\d+))?", re.ASCII)
 
 
 class QuantityError(ValueError):
@@ -34,7 +34,7 @@ class QuantityError(ValueError):
 
 @lru_cache(maxsize=65536)
 def _exact(text: str) -> Fraction:
-    match = _QUANTITY.match(text)
+    match = _QUANTITY.fullmatch(text)
     if match is None:
         raise QuantityError(f"{text!r} is not a quantity (expected for example 500m, 2, 1.5Gi)")
     number, binary, decimal, exponent = match.groups()
