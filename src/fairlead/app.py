@@ -147,6 +147,7 @@ async def serve(options: Options, settings: Settings, data: Path) -> None:
         await _until_signalled(loop, reports)
     finally:
         await server.stop()
+        await kube.close()
         address.remove(data)
 
 

@@ -108,10 +108,11 @@ class Show:
                     print(demo_view.line(each, seconds), flush=True)
         self._standings = fresh
         if self._live is not None:
-            self._live.update(
-                demo_view.frame(fresh, seconds, self._nodes, self._cluster.name, self._console.height),
-                refresh=True,
+            size = self._console.size
+            picture = demo_view.frame(
+                fresh, seconds, self._nodes, self._cluster.name, size.width, size.height
             )
+            self._live.update(picture, refresh=True)
 
     def _job(self, item: Item) -> dict[str, Any] | None:
         answer = self._cluster.client.get(f"/apis/batch/v1/namespaces/default/jobs/{item.name}")

@@ -41,7 +41,12 @@ def where_or_why(each: Standing) -> str:
 
 
 def frame(
-    standings: Sequence[Standing], seconds: float, nodes: NodePage | None, title: str, height: int
+    standings: Sequence[Standing],
+    seconds: float,
+    nodes: NodePage | None,
+    title: str,
+    width: int,
+    height: int,
 ) -> RenderableType:
     """One picture for the terminal. What has ended gives way first where there is no room."""
     head = Text(f"{title}, {seconds:.0f} s", "bold")
@@ -62,7 +67,13 @@ def frame(
             ]
         )
         example = each.item.example
-    table = _table(("EXAMPLE", "GROUP", "PODS", "STATE", "WAITED", "RAN", "REASON OR NODES"), rows)
+    headers = ("EXAMPLE", "GROUP", "PODS", "STATE", "WAITED", "RAN", "REASON OR NODES")
+    room = width - sum(
+        2 + max(len(name), *(len(row[i]) for row in rows)) for i, name in enumerate(headers[:-1])
+    )
+    for row in rows:
+        row[-1].truncate(max(room, len(headers[-1])), overflow="ellipsis")
+    table = _table(headers, rows)
     tail = [Text(f"{left} that have ended or not come yet are not shown", "dim")] if left else []
     return Group(head, _usage(nodes), Text(""), table, *tail)
 

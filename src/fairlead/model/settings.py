@@ -1,6 +1,6 @@
 """The settings of an engine: all that a plan may depend on besides events.
 
-Composed by `runtime.config` from the command line; part of a recording's first line, so that a replay
+Composed by `fairlead.app` from the command line; part of a recording's first line, so that a replay
 runs under the same ones.
 """
 

@@ -111,14 +111,14 @@ COMMENT ON COLUMN groups.duration IS 'Walltime; NULL is unlimited.';
 
 CREATE VIEW queue AS
 SELECT CASE WHEN phase = 'queued' THEN
-           row_number() OVER (PARTITION BY queue, phase ORDER BY priority DESC, seq, id)
+           row_number() OVER (PARTITION BY phase ORDER BY priority DESC, seq, id)
        END AS position,
        queue, namespace, name, size, seen, priority, seq, phase, why, text, first_seen, waited, begin, duration, id
 FROM groups
 WHERE phase IN ('held', 'queued');
-COMMENT ON VIEW queue IS 'Groups that wait. Without ORDER BY the rows come in no order: ORDER BY queue, position.';
+COMMENT ON VIEW queue IS 'Groups that wait. Without ORDER BY the rows come in no order: ORDER BY position.';
 COMMENT ON COLUMN queue.position IS
-    'Place in its queue by (priority DESC, seq, id); NULL while the group is held and has no place yet.';
+    'Place by (priority DESC, seq, id), over all queues as the scheduler orders them; NULL while held.';
 
 CREATE VIEW allocations AS
 SELECT DISTINCT ON (p.pod) g.namespace, g.name, p.pod, p.node, g.phase, r.state, r.growth,
