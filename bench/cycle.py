@@ -30,13 +30,12 @@ def world(nodes: int, pods: int, shapes: int, match: str) -> State:
     for i in range(nodes):
         capacity = (("cpu", 64_000), ("memory", 256 << 30), ("pods", 110))
         reduce(state, ev.NodeSeen(Node(uid=f"n{i}", name=f"node-{i:05d}", version=1, allocatable=capacity)))
+    kinds = [  # identical specs share one Shape, as kube.translate makes them
+        Shape((("cpu", 100 + kind), ("memory", (64 << 20) + kind), ("pods", 1))) for kind in range(shapes)
+    ]
     for i in range(pods):
-        kind = i % shapes
-        request = (("cpu", 100 + kind), ("memory", (64 << 20) + kind), ("pods", 1))
-        name = f"p{i}"
-        pod = Pod(
-            uid=name, namespace="bench", name=name, version=i + 2, shape=Shape(request), scheduler="fairlead"
-        )
+        name, shape = f"p{i}", kinds[i % shapes]
+        pod = Pod(uid=name, namespace="bench", name=name, version=i + 2, shape=shape, scheduler="fairlead")
         reduce(state, ev.PodSeen(pod))
     for source in state.settings.sources:
         reduce(state, ev.Synced(source))

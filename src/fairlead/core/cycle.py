@@ -45,7 +45,7 @@ class Cycle:
         return self._plan()
 
     def _decide(self, request: Request) -> None:
-        mark = self.draft.mark()
+        mark = self.draft.mark() if self.depth else 0
         placements = self.matcher.place(request)
         if placements is not None:
             self.decisions.append(Start(request.group, placements, request.growth))

@@ -117,6 +117,7 @@ class Matcher:
 
     def __init__(self, draft: Draft, policy: str) -> None:
         self.draft, self.policy = draft, policy
+        self._sign = {"first": 0, "pack": 1, "spread": -1}[policy]
         self._views: dict[int, tuple[Shape, View]] = {}
         self._by_class: dict[object, View] = {}
         self._failed: dict[object, None] = {}
@@ -137,11 +138,9 @@ class Matcher:
 
     def place(self, request: Request) -> tuple[Placement, ...] | None:
         """Place all members or none; None leaves the draft as it was."""
-        names = self.draft.snapshot.names
         if len(request.tasks) == 1 and len(request.tasks[0].uids) == 1:
-            shape, uids = request.tasks[0]
-            row = self._one(self.view(shape))
-            return None if row < 0 else (Placement(uids[0], names[row]),)
+            return self._place_single(request.tasks[0])
+        names = self.draft.snapshot.names
         key = tuple((id(task.shape), len(task.uids)) for task in request.tasks)
         if key in self._failed:  # within a cycle free only shrinks: what failed stays failed
             return None
@@ -157,18 +156,22 @@ class Matcher:
             placed += [Placement(next(uids), names[spot.row]) for spot in spots for _ in range(spot.times)]
         return tuple(placed)
 
+    def _place_single(self, task: Task) -> tuple[Placement, ...] | None:
+        """The same for one pod: the path that ten thousand of them take in one cycle."""
+        known = self._views.get(id(task.shape))
+        view = self.view(task.shape) if known is None else known[1]
+        row = view.lowest() if self._sign == 0 else view.most(self._sign)
+        if row < 0:
+            return None
+        self.draft.take(view.vector, row, 1)
+        return (Placement(task.uids[0], self.draft.snapshot.names[row]),)
+
     def _hardest_first(self, tasks: tuple[Task, ...]) -> list[Task]:
         """Members for which fewest places are left go first; ties by the order of arrival."""
         if len(tasks) == 1:
             return list(tasks)
         room = [int(self.view(t.shape).counts().sum()) for t in tasks]
         return [tasks[i] for i in sorted(range(len(tasks)), key=lambda i: (room[i], i))]
-
-    def _one(self, view: View) -> int:
-        row = view.lowest() if self.policy == "first" else view.most(1 if self.policy == "pack" else -1)
-        if row >= 0:
-            self.draft.take(view.vector, row, 1)
-        return row
 
     def _many(self, view: View, wanted: int) -> list[Spot] | None:
         counts = np.minimum(view.counts(), wanted)
