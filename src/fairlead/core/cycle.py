@@ -8,6 +8,7 @@ from collections.abc import Generator, Iterator
 from functools import cached_property
 
 from fairlead.core.backfill import Ahead, nodes_of
+from fairlead.core.bulk import place_all
 from fairlead.core.explain import blocked, unsatisfiable
 from fairlead.core.inventory import Ints
 from fairlead.core.match import Matcher
@@ -33,6 +34,11 @@ class Cycle:
         self._possible: dict[object, str] = {}
 
     def run(self) -> Generator[None, None, Plan]:
+        everybody = yield from place_all(self.matcher, self.snapshot.waiting)
+        if everybody is not None:
+            pairs = zip(self.snapshot.waiting, everybody, strict=True)
+            self.decisions = [Start(request.group, placed, request.growth) for request, placed in pairs]
+            return self._plan()
         queue = iter(self.snapshot.waiting)
         for request in queue:
             yield

@@ -9,6 +9,7 @@ MostAllocated); `spread` the emptiest first, as evenly as possible (LeastAllocat
 share of cpu and memory in use before the placing, so it is one column for all shapes.
 """
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -146,7 +147,7 @@ class Matcher:
             return None
         mark = self.draft.mark()
         placed: list[Placement] = []
-        for task in self._hardest_first(request.tasks):
+        for task in self._ordered(request.tasks):
             spots = self._many(self.view(task.shape), len(task.uids))
             if spots is None:
                 self.draft.rewind(mark)
@@ -166,12 +167,25 @@ class Matcher:
         self.draft.take(view.vector, row, 1)
         return (Placement(task.uids[0], self.draft.snapshot.names[row]),)
 
-    def _hardest_first(self, tasks: tuple[Task, ...]) -> list[Task]:
-        """Members for which fewest places are left go first; ties by the order of arrival."""
+    def _ordered(self, tasks: tuple[Task, ...]) -> tuple[Task, ...]:
         if len(tasks) == 1:
-            return list(tasks)
-        room = [int(self.view(t.shape).counts().sum()) for t in tasks]
-        return [tasks[i] for i in sorted(range(len(tasks)), key=lambda i: (room[i], i))]
+            return tasks
+        wanted = {id(task.shape): task for task in tasks}
+        order = self.hardest_first([(task.shape, len(task.uids)) for task in tasks])
+        return tuple(wanted[id(shape)] for shape, _ in order)
+
+    def hardest_first(self, wants: list[tuple[Shape, int]]) -> list[tuple[Shape, int]]:
+        """Shapes for which fewest places are left go first; ties by the order given."""
+        room = [int(self.view(shape).counts().sum()) for shape, _ in wants]
+        return [wants[i] for i in sorted(range(len(wants)), key=lambda i: (room[i], i))]
+
+    def nodes_for(self, shape: Shape, total: int) -> Iterator[str] | None:
+        """Names of nodes for so many pods of the shape, one name per pod; None if they do not all fit."""
+        spots = self._many(self.view(shape), total)
+        if spots is None:
+            return None
+        names = self.draft.snapshot.names
+        return iter([names[spot.row] for spot in spots for _ in range(spot.times)])
 
     def _many(self, view: View, wanted: int) -> list[Spot] | None:
         counts = np.minimum(view.counts(), wanted)

@@ -1,0 +1,66 @@
+"""Placing a whole queue at once, when all of it fits: one pass per class of pods instead of one per pod.
+
+Called by `core.cycle` before it goes through the queue one by one. If everybody can start, the order in
+which they are placed decides nothing but who gets which node, so all members of one shape are one
+request. If anything is left over, nothing is placed: then order matters, and the slow way keeps it.
+"""
+
+from collections.abc import Generator, Iterator, Sequence
+
+from fairlead.core.match import Matcher
+from fairlead.core.snapshot import Request
+from fairlead.model.plan import Placement
+from fairlead.model.pod import Shape
+
+WORTH = 256
+"""Below so many pods the usual way is as fast."""
+_PER_CLASS = 16
+"""Pods per class that make a pass over all nodes pay."""
+
+
+def place_all(
+    matcher: Matcher, waiting: Sequence[Request]
+) -> Generator[None, None, list[tuple[Placement, ...]] | None]:
+    """Placements per request, in their order; None if not all fit or it is not worth the try."""
+    classes = _classes(waiting)
+    if classes is None:
+        return None
+    mark = matcher.draft.mark()
+    nodes: dict[int, Iterator[str]] = {}
+    for shape, total in matcher.hardest_first(classes):
+        yield
+        names = matcher.nodes_for(shape, total)
+        if names is None:
+            matcher.draft.rewind(mark)
+            return None
+        nodes[id(shape)] = names
+    placed: list[tuple[Placement, ...]] = []
+    for request in waiting:
+        placed.append(
+            tuple(
+                Placement(uid, node)
+                for task in request.tasks
+                for uid, node in zip(task.uids, nodes[id(task.shape)], strict=False)
+            )
+        )
+        if not len(placed) % WORTH:
+            yield
+    return placed
+
+
+def _classes(waiting: Sequence[Request]) -> list[tuple[Shape, int]] | None:
+    """Each shape with how many pods want it; None if there are too few pods or too many shapes."""
+    if len(waiting) < 2:
+        return None
+    totals: dict[int, int] = {}
+    shapes: dict[int, Shape] = {}
+    pods = 0
+    for request in waiting:
+        for task in request.tasks:
+            key = id(task.shape)
+            shapes[key] = task.shape
+            totals[key] = totals.get(key, 0) + len(task.uids)
+            pods += len(task.uids)
+    if pods < WORTH or len(totals) * _PER_CLASS > pods:
+        return None
+    return [(shapes[key], total) for key, total in totals.items()]
