@@ -85,9 +85,10 @@ class View:
 
     def counts(self) -> Ints:
         """[node] how many fit; 0 where the mask forbids the node."""
-        if self._counts is None:
+        behind = len(self.draft.log) - self._at
+        if self._counts is None or behind * 8 > len(self.mask):  # so much that starting anew is cheaper
             self._counts = self._count(slice(None)) * self.mask
-        elif self._at < len(self.draft.log):
+        elif behind:
             rows = rows_since(self.draft, self._at)
             self._counts[rows] = self._count(rows) * self.mask[rows]
         self._at = len(self.draft.log)
@@ -198,8 +199,7 @@ class Matcher:
             if self.policy == "pack":
                 order = order[np.argsort(-self.draft.load()[order], kind="stable")]
             spots = _fill(counts, order, wanted)
-        for spot in spots:
-            self.draft.take(view.vector, spot.row, spot.times)
+        self.draft.take_all(view.vector, spots)
         return spots
 
 

@@ -4,6 +4,7 @@
 depends on nothing else. A Snapshot is column copies and a version; pods appear as tasks of requests.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -117,6 +118,19 @@ class Draft:
         if self._load is not None:
             self._load[row] = self._load_of(row)
 
+    def take_all(self, vector: Vector, spots: Sequence[tuple[int, int]]) -> None:
+        """The same on many nodes, each once: (row, times)."""
+        if len(spots) < _MANY:
+            for row, times in spots:
+                self.take(vector, row, times)
+            return
+        pairs = np.array(spots, dtype=np.int64)
+        rows, times = pairs[:, 0], pairs[:, 1]
+        self.free[vector.rows[:, None], rows] -= vector.amounts[:, None] * times
+        self.log += [(vector, row, n) for row, n in spots]
+        if self._load is not None:
+            self._load[rows] = self._loads_of(rows)
+
     def fits(self, vector: Vector, row: int) -> bool:
         """Whether one such request fits on the node."""
         cells = self._cells
@@ -144,13 +158,16 @@ class Draft:
         """[node] mean share of cpu and memory in use, in millionths (kube-scheduler's MostAllocated)."""
         load = self._load
         if load is None:
-            capacity = self.snapshot.capacity
-            total = np.zeros(capacity.shape[1], dtype=np.int64)
-            for row in self._weighed():
-                whole = capacity[row]
-                total += (whole - self.free[row]) * SCALE // np.maximum(whole, 1)
-            load = self._load = total // 2
+            load = self._load = self._loads_of(slice(None))
         return load
+
+    def _loads_of(self, rows: slice | Ints) -> Ints:
+        capacity = self.snapshot.capacity
+        total = np.zeros_like(capacity[0, rows])
+        for resource in self._weighed():
+            whole = capacity[resource, rows]
+            total += (whole - self.free[resource, rows]) * SCALE // np.maximum(whole, 1)
+        return total // 2
 
     def _weighed(self) -> list[int]:
         resources = self.snapshot.resources
@@ -165,6 +182,8 @@ class Draft:
 
 
 SCALE = 1_000_000
+_MANY = 32
+"""Nodes from which on one pass over columns is cheaper than a step per node."""
 
 
 def rows_since(draft: Draft, position: int) -> NDArray[np.intp]:
