@@ -69,7 +69,8 @@ def refresh(state: State, group: Group) -> None:
     """Bring the group's phase, reason, size and requests up to date with its pods, owners and intents."""
     found = members(state, group)
     owners = [state.owners[uid] for uid in group.owners if uid in state.owners]
-    group.seen = len(found.live)
+    assembling = group.phase in (Phase.HELD, Phase.QUEUED) or group.rejected
+    group.seen = len(found.live) if assembling else max(group.seen, len(found.live))
     group.priority = max((pod.priority for pod in found.live), default=group.priority)
     requests: tuple[Request, ...] = ()
     if group.phase is Phase.ENDED and not group.rejected:

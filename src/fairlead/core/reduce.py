@@ -141,7 +141,8 @@ def _count_end(state: State, old: Pod | None, pod: Pod) -> None:
         group = state.groups.get(state.group_of.get(pod.uid, ""))
         if group is not None:
             group.completed += pod.phase == "Succeeded"
-            group.failed += pod.phase == "Failed"
+            # A kubelet reports a deleted pod as failed before it goes: that is no failure of the group.
+            group.failed += pod.phase == "Failed" and not pod.deleting
 
 
 def _pod_gone(state: State, event: ev.PodGone) -> None:
