@@ -94,6 +94,8 @@ class Cluster:
         """End a component as an administrator would; it may be started again."""
         if self.alive(component):
             process.end([self.state.processes[component]], grace)
+            del self.state.processes[component]  # not one that has died: nobody need be told of it
+            self.state.save(self.files)
 
     def kill(self, component: str, number: int = signal.SIGKILL) -> None:
         """Send a signal, by default the one that leaves no time for anything; waits until it has gone."""
