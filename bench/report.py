@@ -39,7 +39,7 @@ def _keep(name: str, command: str, rows: list[dict[str, str]], notes: str) -> No
     lines += ["", *([notes, ""] if notes else [])]
     machine = f"{os.cpu_count()} cores, Python {platform.python_version()}"
     lines += [f"Fairlead {__version__}, {date.today()}, {machine}.", ""]
-    section = "\n".join(lines)
+    section = "\n".join([*lines, ""])
     text = PAGE.read_text() if PAGE.exists() else _HEAD
     pattern = re.compile(rf"^## {re.escape(name)}\n.*?(?=^## |\Z)", re.M | re.S)
     found = pattern.search(text)

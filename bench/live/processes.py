@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from collections.abc import Generator
 from typing import NamedTuple
 
@@ -29,8 +30,10 @@ class Usage(NamedTuple):
 class Running:
     """One scheduler process; `usage` may be asked at any time."""
 
-    def __init__(self, process: "psutil.Process | None") -> None:
+    def __init__(self, process: "psutil.Process | None", url: str = "") -> None:
         self._process = process
+        self.url = url
+        """Where Fairlead answers; "" for others."""
 
     def usage(self) -> Usage:
         if self._process is None:
@@ -74,19 +77,19 @@ def fairlead(cluster: Cluster, options: tuple[str, ...] = (), kubeconfig: str = 
         command = [str(program), "scheduler", "--data-dir", str(data)]
         command += ["--kubeconfig", kubeconfig or str(cluster.kubeconfig), *options]
         with (folder / "log").open("wb") as log, _ended(subprocess.Popen(command, stderr=log)) as process:
-            _wait_until_ready(data, process, folder / "log")
-            yield Running(psutil.Process(process.pid))
+            url = _wait_until_ready(data, process, folder / "log")
+            yield Running(psutil.Process(process.pid), url)
 
 
-def _wait_until_ready(data: pathlib.Path, process: "subprocess.Popen[bytes]", log: pathlib.Path) -> None:
-    import urllib.request
+def _wait_until_ready(data: pathlib.Path, process: "subprocess.Popen[bytes]", log: pathlib.Path) -> str:
+    """The URL it answers at."""
 
     deadline = time.monotonic() + READY_WITHIN
     while time.monotonic() < deadline and process.poll() is None:
         found = address.read(data)
         if found is not None:
             with contextlib.suppress(OSError), urllib.request.urlopen(f"{found.url}/readyz", timeout=5):
-                return
+                return found.url
         time.sleep(0.1)
     raise SystemExit(f"fairlead scheduler did not get ready:\n{log.read_text()[-3000:]}")
 
