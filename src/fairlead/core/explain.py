@@ -7,7 +7,7 @@ whole nodes' capacities with what is asked, task by task and in sum.
 
 import numpy as np
 
-from fairlead.core.inventory import Ints, Vector
+from fairlead.core.inventory import Ints, Vector, how_many
 from fairlead.core.labels import Mask, constraints
 from fairlead.core.snapshot import Request, Snapshot, Task
 from fairlead.model import quantity
@@ -26,7 +26,7 @@ def unsatisfiable(snapshot: Snapshot, request: Request, present: bool = False) -
     for task in request.tasks:
         mask = _mask(snapshot, task.shape, present)
         vector = snapshot.vectors[task.shape.requests]
-        if int(counts(whole, vector)[mask].sum()) < len(task.uids):
+        if int(how_many(whole, vector)[mask].sum()) < len(task.uids):
             return _too_large(snapshot, task, mask, vector)
         total[vector.rows] += vector.amounts * len(task.uids)
         union |= mask
@@ -39,21 +39,13 @@ def unsatisfiable(snapshot: Snapshot, request: Request, present: bool = False) -
     return ""
 
 
-def counts(free: Ints, vector: Vector) -> Ints:
-    """[node] how often the request fits."""
-    result = np.full(free.shape[1], 1 << 40, dtype=np.int64)
-    for resource, amount in zip(vector.rows, vector.amounts, strict=True):
-        np.minimum(result, free[resource] // amount, out=result)
-    return np.maximum(result, 0)
-
-
 def blocked(snapshot: Snapshot, free: Ints, request: Request) -> str:
     """What the request is short of, for the task that is worst off, when this much is free."""
     worst: tuple[int, str] | None = None
     for task in request.tasks:
         mask = _mask(snapshot, task.shape, present=True)
         vector = snapshot.vectors[task.shape.requests]
-        room = int(counts(free, vector)[mask].sum())
+        room = int(how_many(free, vector)[mask].sum())
         lack = max(len(task.uids) - room, 0)
         if worst is None or lack > worst[0]:
             scarce = _scarce(snapshot, vector, free[:, mask])
@@ -93,7 +85,7 @@ def _too_large(snapshot: Snapshot, task: Task, mask: Mask, vector: Vector) -> st
         return f"{need}, no node matches its nodeSelector, affinity and tolerations"
     capacity = snapshot.capacity[:, mask]
     names = list(snapshot.resources)
-    room = int(counts(capacity, vector).sum())
+    room = int(how_many(capacity, vector).sum())
     if room:
         scarce = _scarce(snapshot, vector, capacity)
         return f"{need}, {int(mask.sum())} matching nodes hold {room} at most (short of {scarce})"

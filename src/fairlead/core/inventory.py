@@ -28,6 +28,14 @@ class Vector(NamedTuple):
     """The same as Python integers, for the steps that touch one node only."""
 
 
+def how_many(free: Ints, vector: Vector) -> Ints:
+    """[node] how often the request fits into these free amounts ([resource, node])."""
+    result = np.full(free.shape[1], 1 << 40, dtype=np.int64)
+    for resource, amount in vector.pairs:
+        np.minimum(result, free[resource] // amount, out=result)
+    return np.maximum(result, 0)
+
+
 class Inventory:
     """Columns over nodes. Grows by doubling; a node that is gone keeps its row as nominal capacity."""
 

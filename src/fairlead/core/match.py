@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fairlead.core.inventory import Ints, Vector
+from fairlead.core.inventory import Ints, Vector, how_many
 from fairlead.core.labels import Mask, constraints
 from fairlead.core.snapshot import Draft, Request, Task, rows_since
 from fairlead.model.plan import Placement
@@ -87,10 +87,10 @@ class View:
         """[node] how many fit; 0 where the mask forbids the node."""
         behind = len(self.draft.log) - self._at
         if self._counts is None or behind * 8 > len(self.mask):  # so much that starting anew is cheaper
-            self._counts = self._count(slice(None)) * self.mask
+            self._counts = how_many(self.draft.free, self.vector) * self.mask
         elif behind:
             rows = rows_since(self.draft, self._at)
-            self._counts[rows] = self._count(rows) * self.mask[rows]
+            self._counts[rows] = how_many(self.draft.free[:, rows], self.vector) * self.mask[rows]
         self._at = len(self.draft.log)
         return self._counts
 
@@ -105,13 +105,6 @@ class View:
             enough = free[resource, rows] >= amount
             result = enough if result is None else result & enough
         return np.ones(free[0, rows].shape, dtype=bool) if result is None else result
-
-    def _count(self, rows: _Rows) -> Ints:
-        free = self.draft.free
-        result = np.full_like(free[0, rows], 1 << 40)
-        for resource, amount in self.vector.pairs:
-            np.minimum(result, free[resource, rows] // amount, out=result)
-        return np.maximum(result, 0)
 
 
 class Matcher:

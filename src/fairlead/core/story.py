@@ -9,9 +9,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from fairlead.core import durations
-from fairlead.core.explain import amounts_text, blocked, counts, unsatisfiable
+from fairlead.core.explain import amounts_text, blocked, unsatisfiable
 from fairlead.core.grouping import PREFERRED_TOPOLOGY
 from fairlead.core.groups import members
+from fairlead.core.inventory import how_many
 from fairlead.core.labels import constraints
 from fairlead.core.snapshot import Request, Snapshot, Task, take
 from fairlead.core.state import Group, State
@@ -177,7 +178,7 @@ class _Lack:
     def _now(self, snapshot: Snapshot, request: Request) -> None:
         for task in request.tasks:
             mask = snapshot.classes.now(constraints(task.shape))
-            room = counts(snapshot.free, snapshot.vectors[task.shape.requests])[mask]
+            room = how_many(snapshot.free, snapshot.vectors[task.shape.requests])[mask]
             if int(room.sum()) < len(task.uids):
                 self.short = blocked(snapshot, snapshot.free, request)
                 self.nearest = _nearest(snapshot, task)
@@ -190,7 +191,7 @@ def _nearest(snapshot: Snapshot, task: Task) -> str:
     mask = snapshot.classes.now(constraints(task.shape))
     free = np.maximum(snapshot.free[vector.rows], 0)
     share = np.minimum(free * 1000 // vector.amounts[:, None], 1000).min(axis=0)
-    full = counts(snapshot.free, vector) > 0
+    full = how_many(snapshot.free, vector) > 0
     share = np.where(mask & ~full, share, -1)
     if not len(share) or int(share.max()) <= 0:
         return ""
