@@ -158,6 +158,7 @@ async def _until_signalled(loop: Loop, reports: Reports) -> None:
         with suppress(ValueError, NotImplementedError):  # not in the main thread: a test
             asyncio.get_running_loop().add_signal_handler(number, running.cancel)
     gc.freeze()  # what start-up made lives as long as the process: it need not be walked again
+    gc.set_threshold(20_000, 20, 50)  # cycles are rare here; walking the heap for them should be too
     try:
         await running
     except asyncio.CancelledError:

@@ -12,7 +12,7 @@ from fairlead.model.group import GroupRecord
 from fairlead.model.plan import Grant, Reserve
 
 
-class ObjectRef(Struct, frozen=True, omit_defaults=True):
+class ObjectRef(Struct, frozen=True, gc=False, omit_defaults=True):
     """A Kubernetes object that an Event is about, or that is changed."""
 
     kind: str
@@ -29,7 +29,7 @@ class Propose(Struct, frozen=True, tag="propose"):
     snapshot: Any
 
 
-class RecordAllocations(Struct, frozen=True, tag="record"):
+class RecordAllocations(Struct, frozen=True, gc=False, tag="record"):
     """Make the grants and reservations of one plan durable, in one transaction fenced by `epoch`.
 
     `groups` are the records of the groups concerned, written in the same transaction. `reservations`
@@ -44,19 +44,19 @@ class RecordAllocations(Struct, frozen=True, tag="record"):
     groups: tuple[GroupRecord, ...] = ()
 
 
-class SaveGroups(Struct, frozen=True, tag="save"):
+class SaveGroups(Struct, frozen=True, gc=False, tag="save"):
     """Write these records behind, whole; a later record of the same id replaces an earlier one."""
 
     groups: tuple[GroupRecord, ...]
 
 
-class SettleGrants(Struct, frozen=True, tag="settle"):
+class SettleGrants(Struct, frozen=True, gc=False, tag="settle"):
     """These grants are resolved: every placement was seen bound, or was given up. Written behind."""
 
     grants: tuple[str, ...]
 
 
-class Bind(Struct, frozen=True, tag="bind"):
+class Bind(Struct, frozen=True, gc=False, tag="bind"):
     """Bind one pod; `version` is the resourceVersion that it was last seen with."""
 
     grant: str
@@ -68,7 +68,7 @@ class Bind(Struct, frozen=True, tag="bind"):
     scheduler: str = "fairlead"
 
 
-class Evict(Struct, frozen=True, tag="evict"):
+class Evict(Struct, frozen=True, gc=False, tag="evict"):
     """Mark the pod DisruptionTarget, then delete it by uid; grace 0 only when no container started."""
 
     pod: ObjectRef
@@ -76,7 +76,7 @@ class Evict(Struct, frozen=True, tag="evict"):
     grace: int | None = None
 
 
-class PatchCondition(Struct, frozen=True, tag="condition"):
+class PatchCondition(Struct, frozen=True, gc=False, tag="condition"):
     """Set PodScheduled=False with this reason on unbound pods. Yields to binds; may be dropped late."""
 
     pods: tuple[ObjectRef, ...]
@@ -84,7 +84,7 @@ class PatchCondition(Struct, frozen=True, tag="condition"):
     message: str
 
 
-class Announce(Struct, frozen=True, tag="announce"):
+class Announce(Struct, frozen=True, gc=False, tag="announce"):
     """Write one Kubernetes Event about an object."""
 
     regarding: ObjectRef
@@ -94,7 +94,7 @@ class Announce(Struct, frozen=True, tag="announce"):
     action: str = "Scheduling"
 
 
-class WakeAt(Struct, frozen=True, tag="wake"):
+class WakeAt(Struct, frozen=True, gc=False, tag="wake"):
     """Give the engine a Tick at this time (milliseconds since the epoch), even if nothing happens."""
 
     at: int

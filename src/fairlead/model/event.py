@@ -16,46 +16,46 @@ from fairlead.model.plan import Grant, Plan
 from fairlead.model.pod import Pod
 
 
-class PodSeen(Struct, frozen=True, tag="pod"):
+class PodSeen(Struct, frozen=True, gc=False, tag="pod"):
     """A pod exists like this (added, changed or listed)."""
 
     pod: Pod
 
 
-class PodGone(Struct, frozen=True, tag="pod_gone"):
+class PodGone(Struct, frozen=True, gc=False, tag="pod_gone"):
     """A pod does not exist any more; `version` is that of the deletion."""
 
     uid: str
     version: int
 
 
-class NodeSeen(Struct, frozen=True, tag="node"):
+class NodeSeen(Struct, frozen=True, gc=False, tag="node"):
     """A node exists like this."""
 
     node: Node
 
 
-class NodeGone(Struct, frozen=True, tag="node_gone"):
+class NodeGone(Struct, frozen=True, gc=False, tag="node_gone"):
     """A node does not exist any more."""
 
     uid: str
     version: int
 
 
-class OwnerSeen(Struct, frozen=True, tag="owner"):
+class OwnerSeen(Struct, frozen=True, gc=False, tag="owner"):
     """A Job, ReplicaSet or StatefulSet exists like this."""
 
     owner: Owner
 
 
-class OwnerGone(Struct, frozen=True, tag="owner_gone"):
+class OwnerGone(Struct, frozen=True, gc=False, tag="owner_gone"):
     """An owner does not exist any more."""
 
     uid: str
     version: int
 
 
-class Listed(Struct, frozen=True, tag="listed"):
+class Listed(Struct, frozen=True, gc=False, tag="listed"):
     """The end of a list of one kind ("Pod", "Node", "Job", …): what is not in `uids` is gone.
 
     The objects themselves came before, as Seen events sorted by (created, version).
@@ -66,31 +66,31 @@ class Listed(Struct, frozen=True, tag="listed"):
     version: int
 
 
-class Synced(Struct, frozen=True, tag="synced"):
+class Synced(Struct, frozen=True, gc=False, tag="synced"):
     """A source ("pods", "nodes", "owners", "store") has told everything it had."""
 
     source: str
 
 
-class Tick(Struct, frozen=True, tag="tick"):
+class Tick(Struct, frozen=True, gc=False, tag="tick"):
     """The only clock of the engine: milliseconds since the epoch, never going back."""
 
     now: int
 
 
-class ClockJumped(Struct, frozen=True, tag="clock_jumped"):
+class ClockJumped(Struct, frozen=True, gc=False, tag="clock_jumped"):
     """The wall clock moved by this many milliseconds against the monotonic one."""
 
     by: int
 
 
-class GroupRestored(Struct, frozen=True, tag="group"):
+class GroupRestored(Struct, frozen=True, gc=False, tag="group"):
     """A group as the store has it. Comes before Synced("store")."""
 
     record: GroupRecord
 
 
-class GrantRestored(Struct, frozen=True, tag="grant"):
+class GrantRestored(Struct, frozen=True, gc=False, tag="grant"):
     """An unresolved intent found in the store: it counts, and is not started before `not_before`.
 
     `not_before` (milliseconds since the epoch) is when no request of an earlier process can still be
@@ -101,32 +101,32 @@ class GrantRestored(Struct, frozen=True, tag="grant"):
     not_before: int
 
 
-class StoreReady(Struct, frozen=True, tag="store_ready"):
+class StoreReady(Struct, frozen=True, gc=False, tag="store_ready"):
     """The store answers and this process leads with `epoch`."""
 
     epoch: int
 
 
-class StoreLost(Struct, frozen=True, tag="store_lost"):
+class StoreLost(Struct, frozen=True, gc=False, tag="store_lost"):
     """The store does not answer: nothing may be placed until StoreReady."""
 
     error: str
 
 
-class AllocationsRecorded(Struct, frozen=True, tag="recorded"):
+class AllocationsRecorded(Struct, frozen=True, gc=False, tag="recorded"):
     """The plan's grants are durable: its binds may go out."""
 
     plan: str
 
 
-class AllocationsRefused(Struct, frozen=True, tag="refused"):
+class AllocationsRefused(Struct, frozen=True, gc=False, tag="refused"):
     """The plan's grants are certainly not durable (fenced by a newer epoch)."""
 
     plan: str
     reason: str
 
 
-class PlanProposed(Struct, frozen=True, tag="plan"):
+class PlanProposed(Struct, frozen=True, gc=False, tag="plan"):
     """A planner's answer to Propose, or an outside plan."""
 
     plan: Plan
@@ -145,7 +145,7 @@ class BindError(StrEnum):
     """The request's fate is not known (time-out, connection cut): it may still arrive."""
 
 
-class Bound(Struct, frozen=True, tag="bound"):
+class Bound(Struct, frozen=True, gc=False, tag="bound"):
     """A binding request succeeded (or the pod was found bound to that very node)."""
 
     pod: str
@@ -153,7 +153,7 @@ class Bound(Struct, frozen=True, tag="bound"):
     node: str
 
 
-class BindFailed(Struct, frozen=True, tag="bind_failed"):
+class BindFailed(Struct, frozen=True, gc=False, tag="bind_failed"):
     """A binding request did not succeed; no request for the pod is in flight except for UNKNOWN."""
 
     pod: str
@@ -162,7 +162,7 @@ class BindFailed(Struct, frozen=True, tag="bind_failed"):
     text: str = ""
 
 
-class Evicted(Struct, frozen=True, tag="evicted"):
+class Evicted(Struct, frozen=True, gc=False, tag="evicted"):
     """An eviction was carried out (`ok`) or failed."""
 
     pod: str

@@ -61,14 +61,14 @@ class Why(StrEnum):
     IGNORED = "GroupChangeIgnored"
 
 
-class Reason(Struct, frozen=True, omit_defaults=True):
+class Reason(Struct, frozen=True, gc=False, omit_defaults=True):
     """Why a group is where it is: one word of the vocabulary and one sentence for people."""
 
     why: Why = Why.NONE
     text: str = ""
 
 
-class GroupRecord(Struct, frozen=True, omit_defaults=True):
+class GroupRecord(Struct, frozen=True, gc=False, omit_defaults=True):
     """A group as the store keeps it and as people see it. One row, written whole.
 
     `id` is `key#incarnation`, `key` one of `label:NS/NAME`, `job:UID`, `pod:UID`. `seq` is the

@@ -5,7 +5,7 @@ from msgspec import Struct
 from fairlead.model.pod import Amounts
 
 
-class Taint(Struct, frozen=True, order=True, omit_defaults=True):
+class Taint(Struct, frozen=True, gc=False, order=True, omit_defaults=True):
     """core/v1 Taint; only NoSchedule and NoExecute keep pods away."""
 
     key: str
@@ -13,7 +13,7 @@ class Taint(Struct, frozen=True, order=True, omit_defaults=True):
     effect: str = "NoSchedule"
 
 
-class Node(Struct, frozen=True, omit_defaults=True):
+class Node(Struct, frozen=True, gc=False, omit_defaults=True):
     """A whole node. `allocatable` is rounded up like requests are (kube-scheduler does the same)."""
 
     uid: str

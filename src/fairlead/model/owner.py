@@ -8,7 +8,7 @@ from msgspec import Struct
 from fairlead.model.pod import OwnerRef
 
 
-class Owner(Struct, frozen=True, omit_defaults=True):
+class Owner(Struct, frozen=True, gc=False, omit_defaults=True):
     """`size` is how many pods the owner wants side by side: for a Job min(parallelism, completions left).
 
     `annotations` only where their key starts with `fairlead.dev/`. `ended` is "", "completed" or

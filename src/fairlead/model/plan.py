@@ -8,14 +8,14 @@ from msgspec import Struct
 from fairlead.model.group import Reason
 
 
-class Placement(Struct, frozen=True, array_like=True):
+class Placement(Struct, frozen=True, gc=False, array_like=True):
     """One pod on one node. `pod` is the pod's uid."""
 
     pod: str
     node: str
 
 
-class Start(Struct, frozen=True, tag="start", omit_defaults=True):
+class Start(Struct, frozen=True, gc=False, tag="start", omit_defaults=True):
     """Start these pods of the group now. `growth` is true for members that join a running group."""
 
     group: str
@@ -23,7 +23,7 @@ class Start(Struct, frozen=True, tag="start", omit_defaults=True):
     growth: bool = False
 
 
-class Reserve(Struct, frozen=True, tag="reserve", omit_defaults=True):
+class Reserve(Struct, frozen=True, gc=False, tag="reserve", omit_defaults=True):
     """Promise the group a start (milliseconds since the epoch); the node names are advisory."""
 
     group: str
@@ -32,14 +32,14 @@ class Reserve(Struct, frozen=True, tag="reserve", omit_defaults=True):
     reason: Reason = Reason()
 
 
-class Wait(Struct, frozen=True, tag="wait", omit_defaults=True):
+class Wait(Struct, frozen=True, gc=False, tag="wait", omit_defaults=True):
     """The group stays queued, for this reason."""
 
     group: str
     reason: Reason
 
 
-class Reject(Struct, frozen=True, tag="reject", omit_defaults=True):
+class Reject(Struct, frozen=True, gc=False, tag="reject", omit_defaults=True):
     """No nominal cluster could ever hold the group."""
 
     group: str
@@ -49,7 +49,7 @@ class Reject(Struct, frozen=True, tag="reject", omit_defaults=True):
 Decision = Start | Reserve | Wait | Reject
 
 
-class Plan(Struct, frozen=True, omit_defaults=True):
+class Plan(Struct, frozen=True, gc=False, omit_defaults=True):
     """The decisions of one cycle, in queue order, and the snapshot version they rest on.
 
     Waiting groups that the plan does not mention stand behind `head` (a group id, "" if none waits).
@@ -63,7 +63,7 @@ class Plan(Struct, frozen=True, omit_defaults=True):
     head: str = ""
 
 
-class Grant(Struct, frozen=True, omit_defaults=True):
+class Grant(Struct, frozen=True, gc=False, omit_defaults=True):
     """A durable intent: these pods shall be bound to these nodes. All-or-nothing.
 
     `id` is `plan/group`; `epoch` is the leader's that wrote it.

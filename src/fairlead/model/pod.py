@@ -31,7 +31,7 @@ class Operator(StrEnum):
     LT = "Lt"
 
 
-class Expression(Struct, frozen=True, order=True, omit_defaults=True):
+class Expression(Struct, frozen=True, gc=False, order=True, omit_defaults=True):
     """One requirement on a node label; `field` is true for matchFields (only metadata.name exists)."""
 
     key: str
@@ -40,7 +40,7 @@ class Expression(Struct, frozen=True, order=True, omit_defaults=True):
     field: bool = False
 
 
-class Toleration(Struct, frozen=True, order=True, omit_defaults=True):
+class Toleration(Struct, frozen=True, gc=False, order=True, omit_defaults=True):
     """core/v1 Toleration; an empty key with Exists tolerates everything, an empty effect all effects."""
 
     key: str = ""
@@ -49,7 +49,7 @@ class Toleration(Struct, frozen=True, order=True, omit_defaults=True):
     effect: str = ""
 
 
-class Shape(Struct, frozen=True, omit_defaults=True):
+class Shape(Struct, frozen=True, gc=False, omit_defaults=True):
     """What matching must know of a pod. Equal shapes are interchangeable for placing.
 
     `requests` holds what the pod takes from a node, `pods: 1` and host ports (`port:TCP/8080: 1`)
@@ -65,7 +65,7 @@ class Shape(Struct, frozen=True, omit_defaults=True):
     unsupported: tuple[str, ...] = ()
 
 
-class OwnerRef(Struct, frozen=True, omit_defaults=True):
+class OwnerRef(Struct, frozen=True, gc=False, omit_defaults=True):
     """The controlling owner of an object."""
 
     kind: str
@@ -73,7 +73,7 @@ class OwnerRef(Struct, frozen=True, omit_defaults=True):
     uid: str
 
 
-class Pod(Struct, frozen=True, omit_defaults=True):
+class Pod(Struct, frozen=True, gc=False, omit_defaults=True):
     """A whole pod, never a difference.
 
     `version` is the resourceVersion as an integer; `created` is milliseconds since the epoch, data of
