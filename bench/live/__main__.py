@@ -68,9 +68,10 @@ CONTENDERS = (
 def pods_for(contender: Contender, run: str, count: int) -> list[dict[str, Any]]:
     pods: list[dict[str, Any]] = []
     for i in range(count):
-        labels: dict[str, str] = {}
-        if contender.gangs:
-            labels = {"fairlead.dev/group": f"{run}-{i // GANG}", "fairlead.dev/group-size": str(GANG)}
+        # The same labels for everybody, but under keys that mean something only where gangs are measured:
+        # what the API server has to store and send must not differ.
+        prefix = "fairlead.dev" if contender.gangs else "nobodys.dev"
+        labels = {f"{prefix}/group": f"{run}-{i // GANG}", f"{prefix}/group-size": str(GANG)}
         pods.append(load.pod(f"{run}-{i:05d}", contender.scheduler, run, labels))
     return pods
 
