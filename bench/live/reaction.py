@@ -87,8 +87,8 @@ async def pour(client: ApiClient, run: str, scheduler: str, count: int) -> None:
 
 def decided(url: str, run: str) -> str:
     """p99 of the milliseconds from first sight to grant (or rejection), from the scheduler itself."""
-    with urllib.request.urlopen(f"{url}/api/v1/queue?all=true&limit=100000", timeout=60) as answer:
-        rows = json.load(answer)["rows"]
+    with urllib.request.urlopen(f"{url}/api/v1/queue?all=true&limit=0", timeout=60) as answer:
+        rows = json.load(answer)["groups"]
     mine = [row for row in rows if row["name"].startswith(run)]
     times = sorted((row.get("granted_at") or row["ended_at"]) - row["first_seen"] for row in mine)
     return str(times[len(times) * 99 // 100])
