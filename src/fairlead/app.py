@@ -22,7 +22,7 @@ from fairlead.core.engine import Engine
 from fairlead.kube.config import load
 from fairlead.kube.port import KubePort
 from fairlead.model.group import GroupRecord
-from fairlead.model.settings import MATCHES, POLICIES, Settings
+from fairlead.model.settings import MATCHES, POLICIES, Settings, single
 from fairlead.runtime import address, eventloop, logs
 from fairlead.runtime.clock import Clock
 from fairlead.runtime.errors import ConfigError
@@ -60,7 +60,7 @@ class Options(Struct, frozen=True):
         for name, value, choices in (("policy", self.policy, POLICIES), ("match", self.match, MATCHES)):
             if value not in choices:
                 raise ConfigError(f"--{name} {value}: unknown; choose one of: {', '.join(choices)}")
-        return Settings(policy=self.policy, match=self.match, scheduler=self.scheduler)
+        return Settings(queues=single(self.policy), match=self.match, scheduler=self.scheduler)
 
 
 class StoreHistory:

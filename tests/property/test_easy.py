@@ -3,11 +3,9 @@
 from collections.abc import Sequence
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.core import policy
 from fairlead.core.cycle import plan_now
 from fairlead.core.inventory import Vector
 from fairlead.core.labels import NodeClasses
@@ -17,7 +15,7 @@ from fairlead.model import command as cmd
 from fairlead.model.node import Node
 from fairlead.model.plan import Plan, Reserve, Start
 from fairlead.model.pod import Amounts, Pod, Shape
-from fairlead.model.settings import Settings
+from fairlead.model.settings import Settings, single
 from fairlead.sim.world import World
 
 NOW, SPAN = 1_000, 60
@@ -50,7 +48,7 @@ def snapshot(free: np.ndarray, running: Sequence[Release], waiting: Sequence[Req
         version=1,
         epoch=1,
         now=NOW,
-        settings=Settings(policy="easy", match="first"),
+        settings=Settings(queues=single("easy"), match="first"),
         names=tuple(node.name for node in nodes),
         capacity=np.repeat(np.array(CAPACITY, dtype=np.int64)[:, None], NODES, axis=1),
         free=free,
@@ -149,9 +147,8 @@ def test_a_plan_of_easy_is_what_exhaustive_search_allows(snapshot: Snapshot):
 
 @given(snapshots(), st.integers(2, 4))
 def test_so_is_a_plan_with_more_promises(snapshot: Snapshot, depth: int):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(policy.DEPTH, "easy", policy.Lookahead(depth))
-        check(snapshot, plan_now(snapshot), depth)
+    hybrid = snapshot._replace(settings=Settings(queues=single("hybrid", depth)))
+    check(hybrid, plan_now(hybrid), depth)
 
 
 def test_what_ends_as_a_promise_begins_does_not_touch_it():
@@ -167,7 +164,7 @@ def test_what_ends_as_a_promise_begins_does_not_touch_it():
 @given(snapshots())
 def test_no_match_policy_takes_what_is_promised(snapshot: Snapshot):
     for match in ("pack", "spread"):
-        view = snapshot._replace(settings=Settings(policy="easy", match=match))
+        view = snapshot._replace(settings=Settings(queues=single("easy"), match=match))
         requests = {r.group: r for r in view.waiting}
         table = Table(view)
         plan = plan_now(view)
@@ -188,7 +185,7 @@ submissions = st.tuples(
 
 @given(st.lists(submissions, min_size=2, max_size=14))
 def test_with_exact_estimates_a_promise_never_gets_later(jobs: list[Submission]):
-    world = World(Settings(policy="easy", pace=0))
+    world = World(Settings(queues=single("easy"), pace=0))
     for i in range(NODES):
         world.node(Node(f"u{i}", f"n{i}", 0, (*zip(NAMES, CAPACITY, strict=True), ("pods", 110))))
     for i, (wait, members, cpu, gpu, runs) in enumerate(jobs):

@@ -10,7 +10,7 @@ from fairlead.model.group import Outcome, Phase, Why
 from fairlead.model.node import Node
 from fairlead.model.plan import Reserve
 from fairlead.model.pod import Pod, Shape
-from fairlead.model.settings import Settings
+from fairlead.model.settings import Settings, single
 from fairlead.sim.world import Faults, World
 
 MINUTE = 60_000
@@ -20,7 +20,7 @@ class Shift:
     """A world of whole minutes: groups of pods with a walltime that they use up."""
 
     def __init__(self, nodes: int = 4, policy: str = "easy") -> None:
-        self.world = World(Settings(policy=policy, pace=0))
+        self.world = World(Settings(queues=single(policy), pace=0))
         self.begin = self.world.now
         for i in range(nodes):
             amounts = (("cpu", 32), ("gpu", 4), ("pods", 110))

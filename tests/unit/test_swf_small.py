@@ -21,7 +21,7 @@ from fairlead.core.snapshot import Request, Snapshot, Task
 from fairlead.model.node import Node
 from fairlead.model.plan import Start
 from fairlead.model.pod import Amounts, Shape
-from fairlead.model.settings import Settings
+from fairlead.model.settings import Settings, single
 
 SECOND = 1000
 Job = tuple[int, int, int, int, int]
@@ -36,7 +36,7 @@ class Machine:
     """Processors on one node, the jobs on it, and the queue."""
 
     def __init__(self, policy: str, procs: int, jobs: list[Job]) -> None:
-        self.settings = Settings(policy=policy)
+        self.settings = Settings(queues=single(policy))
         self.procs, self.free = procs, procs
         self.jobs = {str(job[0]): job for job in jobs}
         self.classes = NodeClasses([Node("u", "n", 1, amounts(procs))], [False])

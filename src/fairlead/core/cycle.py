@@ -28,7 +28,7 @@ class Cycle:
         self.matcher = Matcher(self.draft, snapshot.settings.match)
         self.decisions: list[Decision] = []
         self.head = ""
-        self.depth = lookahead(snapshot.settings.policy).depth
+        self.depth = lookahead(snapshot.settings.queues[0]).depth
         self.started: list[tuple[int, int, int]] = []
         """(begin, end, walltime) of what each Start took in the draft's log, for policies with a depth."""
         self._possible: dict[object, str] = {}

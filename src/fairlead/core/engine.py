@@ -155,7 +155,7 @@ class Engine:
         waiting.sort(key=attrgetter("order"))
         self._checking = tuple(state.unchecked)
         unchecked = tuple(state.waiting[gid][0] for gid in self._checking if gid in state.waiting)
-        running = releases(state) if lookahead(state.settings.policy).depth else ()
+        running = releases(state) if lookahead(state.settings.queues[0]).depth else ()
         return take(
             state.inventory,
             tuple(waiting),

@@ -1,25 +1,39 @@
-"""Queue policies as two numbers each: all of them are one function of these (`core.cycle`).
+"""Queue policies as three numbers each: all of them are one function of these (`core.cycle`).
 
-Read by `core.cycle` and `core.engine`. What a user may choose is `model.settings.POLICIES`; a policy stands
-here first and there once its every start is proven.
+Read by `core.cycle` and `core.engine`. The names a user may choose are `model.settings.POLICIES`.
 """
 
 from typing import NamedTuple
 
+from fairlead.model.settings import QueueSettings
+
+UNLIMITED = 1 << 60
+
 
 class Lookahead(NamedTuple):
-    """How many waiting groups are promised a start, and whether a promise is kept from plan to plan.
+    """Whether anybody may start past one that cannot, how many of those are promised a start, and whether
+    a promise is kept from plan to plan.
 
-    A promise that is not kept is laid anew in each cycle, from the running work alone.
+    A promise that is not kept is laid anew whenever something has become free, from the running work alone.
     """
 
+    overtake: bool
     depth: int
     keep: bool = False
 
 
-DEPTH: dict[str, Lookahead] = {"fcfs": Lookahead(0), "easy": Lookahead(1)}
+def lookahead(queue: QueueSettings) -> Lookahead:
+    """The numbers of a queue's policy; an unknown name is a mistake of the caller's.
 
-
-def lookahead(policy: str) -> Lookahead:
-    """The numbers of a policy by its name; an unknown name is a mistake of the caller's."""
-    return DEPTH[policy]
+    `hybrid` of depth -1 promises nothing: whoever fits starts. `conservative` keeps at most
+    `queue.promises`; `replan` promises a start to everybody, anew each time.
+    """
+    if queue.policy == "hybrid":
+        return Lookahead(True, {-1: 0, 0: UNLIMITED}.get(queue.depth, queue.depth))
+    if queue.policy == "conservative":
+        return Lookahead(True, queue.promises or UNLIMITED, keep=True)
+    return {
+        "fcfs": Lookahead(False, 0),
+        "easy": Lookahead(True, 1),
+        "replan": Lookahead(True, UNLIMITED),
+    }[queue.policy]

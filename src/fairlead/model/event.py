@@ -12,8 +12,9 @@ from msgspec import Struct
 from fairlead.model.group import GroupRecord
 from fairlead.model.node import Node
 from fairlead.model.owner import Owner
-from fairlead.model.plan import Grant, Plan
+from fairlead.model.plan import Grant, Plan, Reserve
 from fairlead.model.pod import Pod
+from fairlead.model.settings import Settings
 
 
 class PodSeen(Struct, frozen=True, gc=False, tag="pod"):
@@ -101,6 +102,18 @@ class GrantRestored(Struct, frozen=True, gc=False, tag="grant"):
     not_before: int
 
 
+class ReservationRestored(Struct, frozen=True, gc=False, tag="promise"):
+    """A promised start as the store has it. Comes after the groups and before Synced("store")."""
+
+    reserve: Reserve
+
+
+class Configured(Struct, frozen=True, gc=False, tag="configured"):
+    """The configuration was read anew: from here on these settings hold."""
+
+    settings: Settings
+
+
 class StoreReady(Struct, frozen=True, gc=False, tag="store_ready"):
     """The store answers and this process leads with `epoch`."""
 
@@ -183,6 +196,8 @@ Event = (
     | ClockJumped
     | GroupRestored
     | GrantRestored
+    | ReservationRestored
+    | Configured
     | StoreReady
     | StoreLost
     | AllocationsRecorded

@@ -61,6 +61,8 @@ class Plan(Struct, frozen=True, gc=False, omit_defaults=True):
     source: str
     decisions: tuple[Decision, ...]
     head: str = ""
+    partial: bool = False
+    """True when it only adds to what was decided before: promises and heads that it does not mention stay."""
 
 
 class Grant(Struct, frozen=True, gc=False, omit_defaults=True):

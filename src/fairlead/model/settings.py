@@ -1,13 +1,47 @@
 """The settings of an engine: all that a plan may depend on besides events.
 
-Composed by `fairlead.app` from the command line; part of a recording's first line, so that a replay
-runs under the same ones.
+Composed by `fairlead.app` from the command line and the configuration file; part of a recording's first
+line, so that a replay runs under the same ones. They enter a running engine only as a `Configured` event.
 """
 
 from msgspec import Struct
 
-POLICIES = ("fcfs",)
+from fairlead.model.pod import Expression
+
+POLICIES = ("fcfs", "easy", "hybrid", "conservative", "replan")
 MATCHES = ("first", "pack", "spread")
+ORDERS = ("priority", "fifo", "shortest")
+DEFAULT_QUEUE = "default"
+HYBRID_DEPTH = 64
+"""Reservations of `hybrid` where none are asked for: as many as Fluxion makes."""
+MOST_PROMISES = 1_000
+
+
+class QueueSettings(Struct, frozen=True, omit_defaults=True):
+    """One queue: an entry of the configuration file. Times in milliseconds, 0 = none.
+
+    `depth` belongs to `hybrid`: how many waiting groups hold a reservation, -1 none, 0 all. `order` is
+    `priority` (then first seen), `fifo` or `shortest` (walltime, then first seen). `walltime` is for groups
+    that state none, `longest` is the most that may be asked for. `looks` bounds how many waiting groups one
+    cycle looks at, `promises` how many a `conservative` queue keeps a promise for; 0 = no bound.
+    """
+
+    name: str = DEFAULT_QUEUE
+    policy: str = "fcfs"
+    depth: int = HYBRID_DEPTH
+    order: str = "priority"
+    walltime: int = 0
+    longest: int = 0
+    partition: str = ""
+    looks: int = 0
+    promises: int = MOST_PROMISES
+
+
+class PartitionSettings(Struct, frozen=True, omit_defaults=True):
+    """A named subset of the nodes: those that meet all expressions."""
+
+    name: str
+    selector: tuple[Expression, ...] = ()
 
 
 class Settings(Struct, frozen=True, omit_defaults=True):
@@ -18,7 +52,9 @@ class Settings(Struct, frozen=True, omit_defaults=True):
     how long a state must last before anything is written about it.
     """
 
-    policy: str = "fcfs"
+    queues: tuple[QueueSettings, ...] = (QueueSettings(),)
+    """In the order of the configuration file; `default` is always among them."""
+    partitions: tuple[PartitionSettings, ...] = ()
     match: str = "first"
     scheduler: str = "fairlead"
     sources: tuple[str, ...] = ("pods", "nodes", "owners", "store")
@@ -27,3 +63,12 @@ class Settings(Struct, frozen=True, omit_defaults=True):
     request_timeout: int = 10_000
     lasting: int = 5_000
     retention: int = 7 * 24 * 3600 * 1000
+
+    def queue(self, name: str) -> QueueSettings | None:
+        """The queue of this name, None if there is none."""
+        return next((queue for queue in self.queues if queue.name == name), None)
+
+
+def single(policy: str, depth: int = HYBRID_DEPTH, **more: int) -> tuple[QueueSettings, ...]:
+    """The queues of a cluster that has only the default one, under this policy."""
+    return (QueueSettings(policy=policy, depth=depth, **more),)

@@ -50,7 +50,7 @@ from fairlead.core.state import Group
 from fairlead.model import command as cmd
 from fairlead.model import quantity
 from fairlead.model.group import Phase
-from fairlead.model.settings import Settings
+from fairlead.model.settings import Settings, single
 from fairlead.sim.stage import Stage, Unclear, split
 
 SETTLE = 20
@@ -145,7 +145,7 @@ class Report:
         plain, pairs = split(words)
         policy = plain[plain.index("policy") + 1] if "policy" in plain else "fcfs"
         match = pairs.pop("match", "first")
-        self.stage = Stage(Settings(policy=policy, match=match, pace=int(pairs.pop("pace", "0"))))
+        self.stage = Stage(Settings(queues=single(policy), match=match, pace=int(pairs.pop("pace", "0"))))
         self.world = self.stage.world
         for i in range(int(words[1])):
             self.stage.add_node(f"n{i}", pairs)
