@@ -22,9 +22,10 @@ from fairlead.core.engine import Engine
 from fairlead.kube.config import load
 from fairlead.kube.port import KubePort
 from fairlead.model.group import GroupRecord
-from fairlead.model.settings import MATCHES, POLICIES, Settings, single
-from fairlead.runtime import address, eventloop, logs
+from fairlead.model.settings import Settings
+from fairlead.runtime import address, config, eventloop, logs
 from fairlead.runtime.clock import Clock
+from fairlead.runtime.config import Given, Reloading
 from fairlead.runtime.errors import ConfigError
 from fairlead.runtime.loop import Loop
 from fairlead.runtime.metrics import Metrics
@@ -45,9 +46,12 @@ class Options(Struct, frozen=True):
     context: str = ""
     data_dir: Path | None = None
     database_url: str = ""
-    policy: str = "fcfs"
-    match: str = "first"
-    scheduler: str = "fairlead"
+    config: Path | None = None
+    policy: str = ""
+    reservation_depth: int | None = None
+    queue_depth: int | None = None
+    match: str = ""
+    scheduler: str = ""
     pod_events: bool = True
     record: Path | None = None
     log_format: str = "text"
@@ -55,12 +59,17 @@ class Options(Struct, frozen=True):
     port: int = 0
     bind_parallelism: int = 64
 
-    def settings(self) -> Settings:
-        """The engine's settings; ConfigError names a value that is not one of the choices."""
-        for name, value, choices in (("policy", self.policy, POLICIES), ("match", self.match, MATCHES)):
-            if value not in choices:
-                raise ConfigError(f"--{name} {value}: unknown; choose one of: {', '.join(choices)}")
-        return Settings(queues=single(self.policy), match=self.match, scheduler=self.scheduler)
+    @property
+    def given(self) -> Given:
+        """What of this is about the engine's settings."""
+        return Given(
+            config=self.config,
+            policy=self.policy,
+            depth=self.reservation_depth,
+            looks=self.queue_depth,
+            match=self.match,
+            scheduler=self.scheduler,
+        )
 
 
 class StoreHistory:
@@ -109,7 +118,7 @@ class DataFolder:
 def run(options: Options) -> None:
     """Run a scheduler until SIGINT or SIGTERM. Raises KubeError, StoreError or ConfigError for people."""
     logs.configure(options.log_format)
-    settings = options.settings()
+    settings = config.settings(options.given)
     folder = DataFolder(options.data_dir or default_data_dir())
     with folder, suppress(KeyboardInterrupt, asyncio.CancelledError):
         eventloop.run(serve(options, settings, folder.path))
@@ -122,7 +131,7 @@ async def serve(options: Options, settings: Settings, data: Path) -> None:
     reports = Reports(engine, metrics)
     kube = KubePort(
         load(options.kubeconfig, options.context or None),
-        scheduler=options.scheduler,
+        scheduler=settings.scheduler,
         bind_parallelism=options.bind_parallelism,
         request_timeout=settings.request_timeout / 1000,
         pod_events=options.pod_events,
@@ -143,12 +152,21 @@ async def serve(options: Options, settings: Settings, data: Path) -> None:
         loop = Loop(engine, (store, kube, Planner(reports.cycle)), Clock(), recorder, (reports.batch,))
         await server.start()
         address.write(data, server.url)
-        _log.info("scheduler started", scheduler=settings.scheduler, api=server.url, data=str(data))
+        queues = {queue.name: queue.policy for queue in settings.queues}
+        started = {"scheduler": settings.scheduler, "api": server.url, "data": str(data), "queues": queues}
+        _log.info("scheduler started", **started)
+        if options.config is not None:
+            _on_hangup(Reloading(options.given, settings, loop.inbox))
         await _until_signalled(loop, reports)
     finally:
         await server.stop()
         await kube.close()
         address.remove(data)
+
+
+def _on_hangup(reload: Reloading) -> None:
+    with suppress(ValueError, NotImplementedError):  # not in the main thread: a test
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload)
 
 
 async def _until_signalled(loop: Loop, reports: Reports) -> None:

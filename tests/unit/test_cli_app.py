@@ -380,7 +380,11 @@ def test_scheduler_passes_its_options_on(monkeypatch: pytest.MonkeyPatch, tmp_pa
     (options,) = given
     assert options["kubeconfig"] == tmp_path
     assert (options["match"], options["pod_events"], options["port"]) == ("pack", False, 8080)
-    assert (options["host"], options["scheduler"], options["policy"]) == ("127.0.0.1", "fairlead", "fcfs")
+    assert (options["host"], options["scheduler"], options["policy"]) == ("127.0.0.1", "", "")
+    words = ["--config", "f.yaml", "--policy", "hybrid", "--reservation-depth", "-1", "--queue-depth", "9"]
+    assert run("scheduler", *words).exit_code == 0
+    found = [given[1][name] for name in ("config", "policy", "reservation_depth", "queue_depth")]
+    assert found == [Path("f.yaml"), "hybrid", -1, 9]
 
 
 def test_scheduler_options_are_those_of_the_composition_root():

@@ -75,7 +75,7 @@ app = typer.Typer(
 for _name, (_module, _help) in SUB_APPS.items():
     app.add_typer(typer.Typer(cls=late(_module), help=_help, no_args_is_help=True), name=_name)
 
-app.command(epilog="Example: fairlead scheduler --kubeconfig ~/.kube/config --match pack --port 8080")(
+app.command(epilog="Example: fairlead scheduler --config fairlead.yaml --port 8080")(
     scheduler
 )
 

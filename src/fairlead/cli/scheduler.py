@@ -18,8 +18,8 @@ LOG_FORMATS = ("text", "json")
 
 
 def one_of(option: str, value: str, choices: tuple[str, ...]) -> str:
-    """The value, if it is one of the choices."""
-    if value not in choices:
+    """The value, if it is one of the choices; empty means not given."""
+    if value and value not in choices:
         raise CliError(f"{option} {value!r} is not known: choose {' or '.join(choices)}")
     return value
 
@@ -33,9 +33,24 @@ def scheduler(
         Path | None, typer.Option(help="Database, address and locks; one scheduler per folder.")
     ] = None,
     database_url: Annotated[str, typer.Option(help="Your own PostgreSQL instead of the embedded one.")] = "",
-    policy: Annotated[str, typer.Option(help=f"Who may start: {', '.join(POLICIES)}.")] = "fcfs",
-    match: Annotated[str, typer.Option(help=f"Which nodes: {', '.join(MATCHES)}.")] = "first",
-    scheduler_name: Annotated[str, typer.Option(help="The schedulerName of the pods to place.")] = "fairlead",
+    config: Annotated[
+        Path | None, typer.Option(help="Queues, partitions and more (YAML); SIGHUP reads it again.")
+    ] = None,
+    policy: Annotated[
+        str, typer.Option(help=f"Who may start, in the default queue: {', '.join(POLICIES)}; else fcfs.")
+    ] = "",
+    reservation_depth: Annotated[
+        int | None,
+        typer.Option(help="With hybrid: how many waiting groups hold a reservation; -1 none, 0 all."),
+    ] = None,
+    queue_depth: Annotated[
+        int | None,
+        typer.Option(help="How many waiting groups of the default queue one cycle looks at; 0 = all."),
+    ] = None,
+    match: Annotated[str, typer.Option(help=f"Which nodes: {', '.join(MATCHES)}; else first.")] = "",
+    scheduler_name: Annotated[
+        str, typer.Option(help="The schedulerName of the pods to place; else fairlead.")
+    ] = "",
     pod_events: Annotated[str, typer.Option(help="A Scheduled Event per pod: on or off.")] = "on",
     record: Annotated[
         Path | None, typer.Option(help="Write all event batches into this file, for `fairlead replay`.")
@@ -53,7 +68,10 @@ def scheduler(
         "context": context,
         "data_dir": data_dir,
         "database_url": database_url,
+        "config": config,
         "policy": one_of("--policy", policy, POLICIES),
+        "reservation_depth": reservation_depth,
+        "queue_depth": queue_depth,
         "match": one_of("--match", match, MATCHES),
         "scheduler": scheduler_name,
         "pod_events": one_of("--pod-events", pod_events, SWITCH) == "on",
