@@ -28,6 +28,7 @@ from fairlead.model.event import (
     AllocationsRefused,
     GrantRestored,
     GroupRestored,
+    ReservationRestored,
     StoreLost,
     StoreReady,
     Synced,
@@ -181,7 +182,7 @@ async def test_F6_saved_groups_are_whole_and_the_latest_wins(make: Make) -> None
     full = GroupRecord(
         "job:4711#2", "job:4711", 2, "ns", "job", 7, 1_700_000_000_123, "Job", 4, 3, -5, "long", 3_600_000,
         1_700_000_500_000, Phase.RUNNING, Outcome.NONE, Reason(Why.RESOURCES, "needs 4"), "broken: 'x'",
-        ("n1", "n2"), 1, 2, 3, 4, 0,
+        ("n1", "n2"), 1, 2, 3, 4, 0, 1_700_000_400_000, 1_700_000_450_000,
     )  # fmt: skip
     store = make()
     async with running(store):
@@ -212,6 +213,70 @@ async def test_a_rejected_group_comes_back_to_be_looked_at_again(make: Make) -> 
         store.perform([SaveGroups((rejected,))])
     async with running(make()) as inbox:
         assert [event.record for event in inbox.of(GroupRestored)] == [rejected]
+
+
+def promise(number: int, start: int = NOW + 60_000, nodes: tuple[str, ...] = ("n1", "n2")) -> Reserve:
+    return Reserve(group(number).id, start, nodes, Reason(Why.RESOURCES, f"needs {number} more"))
+
+
+async def test_promises_come_back_after_the_grants_and_before_the_end(make: Make) -> None:
+    store = make()
+    waiting = (group(7, promised=NOW + 50_000), group(8, phase=Phase.HELD))
+    late, early = promise(7, NOW + 60_000), promise(8, NOW + 30_000, ())
+    async with running(store) as inbox:
+        store.perform([SaveGroups(waiting), record("p1", store.epoch, [1], 2, late, early)])
+        await inbox.first(AllocationsRecorded)
+    async with running(make()) as inbox:
+        kinds = [type(event) for event in inbox.all]
+        assert kinds == [GroupRestored] * 3 + [GrantRestored] + [ReservationRestored] * 2 + [StoreReady, Synced]
+        assert [event.reserve for event in inbox.of(ReservationRestored)] == [early, late]
+
+
+async def test_F11_the_store_holds_the_promises_of_the_last_plan_and_no_others(make: Make) -> None:
+    plans = [
+        (promise(5), promise(6), promise(7)),
+        (promise(6, NOW + 90_000, ("n3",)), promise(7)),
+        (promise(7), promise(8)),
+        (),
+        (promise(8, NOW + 5_000),),
+    ]
+    store = make()
+    async with running(store) as inbox:
+        store.perform([SaveGroups(tuple(group(number) for number in range(5, 9)))])
+        for number, promised in enumerate(plans, 1):
+            store.perform([RecordAllocations(f"p{number}", store.epoch, NOW, (), promised)])
+            await inbox.first(AllocationsRecorded, number)
+            assert await stored(store) == set(promised)
+    async with running(make()) as inbox:
+        assert [event.reserve for event in inbox.of(ReservationRestored)] == list(plans[-1])
+
+
+async def stored(store: Any) -> set[Reserve]:
+    """The promises as somebody else reads them."""
+    if isinstance(store, MemoryStore):
+        return set(store.disk.reservations)
+    async with store.reading() as conn:
+        return set((await reader.reservations(conn)).values())
+
+
+async def test_F11_a_promise_whose_group_waits_no_more_is_dropped_at_the_start(make: Make) -> None:
+    """The process died after the group had started, ended or gone and before the next plan."""
+    store = make()
+    gone = {
+        1: group(1, phase=Phase.STARTING),
+        2: group(2, phase=Phase.RUNNING),
+        3: group(3, phase=Phase.ENDED, ended_at=NOW, outcome=Outcome.CANCELLED),
+        4: group(4, phase=Phase.ENDED, ended_at=NOW, outcome=Outcome.REJECTED),
+    }
+    promised = tuple(promise(number) for number in range(1, 7))  # of the sixth there is no record at all
+    async with running(store) as inbox:
+        store.perform([SaveGroups((group(5),)), RecordAllocations("p1", store.epoch, NOW, (), promised)])
+        await inbox.first(AllocationsRecorded)
+        store.perform([SaveGroups(tuple(gone.values()))])
+    store = make()
+    async with running(store) as inbox:
+        assert [event.reserve for event in inbox.of(ReservationRestored)] == [promise(5)]
+        assert await stored(store) == {promise(5)}
 
 
 async def test_records_of_a_plan_are_written_with_it_and_later_ones_after(make: Make) -> None:
@@ -249,6 +314,7 @@ async def test_F23_any_text_comes_back_as_it_was(
     async with running(make()) as inbox:
         assert saved in [event.record for event in inbox.of(GroupRestored)]
         assert grant in [event.grant for event in inbox.of(GrantRestored)]
+        assert promised[0] in [event.reserve for event in inbox.of(ReservationRestored)]
 
 
 async def test_F23_text_that_no_database_can_hold_does_not_stop_the_store(make: Make) -> None:
@@ -331,6 +397,11 @@ async def test_B10_the_views_tell_what_is_queued_placed_and_promised(database: s
         await inbox.first(AllocationsRecorded)
         order = "SELECT position, name FROM queue ORDER BY position"
         assert rows(store, order) == [(1, "g7"), (2, "g6"), (3, "g8"), (None, "g5")]
+        promised = RecordAllocations("p2", store.epoch, NOW, (), (promise(7, NOW),))
+        store.perform([promised])
+        await inbox.first(AllocationsRecorded, 2)
+        estimates = "SELECT name, extract(epoch FROM estimate)::bigint FROM queue WHERE estimate IS NOT NULL"
+        assert rows(store, estimates) == [("g7", NOW // 1000)]
         assert rows(store, "SELECT name, pod, node, phase FROM allocations ORDER BY pod") == [
             ("g1", "uid-p1-1-0", "node-0", "starting"),
             ("g1", "uid-p1-1-1", "node-1", "starting"),
@@ -345,6 +416,18 @@ async def test_B10_the_views_tell_what_is_queued_placed_and_promised(database: s
         store.perform([SaveGroups((group(1, phase=Phase.ENDED, ended_at=NOW),))])
         await inbox.wait(lambda: rows(store, "SELECT 1 FROM groups WHERE name = 'g1' AND phase = 'ended'"))
         assert rows(store, "SELECT count(*) FROM pending_queue WHERE group_name = 'g1'") == [(0,)]
+
+
+async def test_the_error_of_a_forecast_is_a_column_of_the_groups(database: str) -> None:
+    store = PostgresStore(url=database)
+    started = group(1, phase=Phase.RUNNING, granted_at=NOW, promised=NOW + 3_000, promised_last=NOW - 1_500)
+    async with running(store):
+        store.perform([SaveGroups((started, group(2, promised=NOW), group(3, granted_at=NOW)))])
+        await store.close()
+    late = "extract(epoch FROM late)::float, extract(epoch FROM late_last)::float"
+    with psycopg.connect(database, options="-csearch_path=fairlead") as conn:
+        found = conn.execute(f"SELECT name, {late} FROM groups ORDER BY name".encode()).fetchall()
+    assert found == [("g1", -3.0, 1.5), ("g2", None, None), ("g3", None, None)]
 
 
 async def test_every_view_and_table_is_documented(database: str) -> None:

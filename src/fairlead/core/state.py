@@ -90,6 +90,11 @@ class Group:
         self.requests: tuple[Request, ...] = ()
         self.estimate = 0
         """The start it is promised at present; 0 if none is."""
+        self.promised = self.promised_last = 0
+        """The first and the latest start it was promised since it was complete (`core.estimates`)."""
+        self.told_start = self.tell_start_at = 0
+        """The estimated start written to Kubernetes, and when that is looked at again; owned by
+        `control.estimates`."""
         self.shares: tuple[Share, ...] | None = None
         """What its pods hold, if counted since it was last touched (`core.running`)."""
         self.saved: GroupRecord | None = None
@@ -109,7 +114,8 @@ class Group:
             priority=self.priority, queue=self.queue, duration=self.duration, begin=self.begin,
             phase=self.phase, outcome=self.outcome, reason=self.reason, broken=self.broken, nodes=self.nodes,
             complete_at=self.complete_at, granted_at=self.granted_at, bound_at=self.bound_at,
-            started_at=self.started_at, ended_at=self.ended_at,
+            started_at=self.started_at, ended_at=self.ended_at, promised=self.promised,
+            promised_last=self.promised_last if self.granted_at else 0,
         )  # fmt: skip
 
     @classmethod
@@ -121,6 +127,7 @@ class Group:
         group.phase, group.outcome, group.reason, group.broken = r.phase, r.outcome, r.reason, r.broken
         group.complete_at, group.granted_at, group.bound_at = r.complete_at, r.granted_at, r.bound_at
         group.started_at, group.ended_at, group.nodes = r.started_at, r.ended_at, r.nodes
+        group.promised, group.promised_last = r.promised, r.promised_last
         group.started_size = r.size if r.granted_at else 0
         group.saved = r
         return group

@@ -84,6 +84,17 @@ class PatchCondition(Struct, frozen=True, gc=False, tag="condition"):
     message: str
 
 
+class PatchAnnotation(Struct, frozen=True, gc=False, tag="annotation"):
+    """Set an annotation of a Job or of an unbound pod; an empty value takes it away.
+
+    Yields to binds; a later one of the same key replaces it, and a bind of the pod drops it.
+    """
+
+    ref: ObjectRef
+    key: str
+    value: str
+
+
 class Announce(Struct, frozen=True, gc=False, tag="announce"):
     """Write one Kubernetes Event about an object."""
 
@@ -108,6 +119,7 @@ Command = (
     | Bind
     | Evict
     | PatchCondition
+    | PatchAnnotation
     | Announce
     | WakeAt
 )

@@ -59,6 +59,10 @@ class Why(StrEnum):
     FAILED = "Failed"
     CANCELLED = "Cancelled"
     IGNORED = "GroupChangeIgnored"
+    ESTIMATED = "EstimatedStart"
+    """A start is promised for the first time; said in Events only."""
+    MOVED = "EstimateMoved"
+    """The promised start has moved so far that people should know, or no start is promised any more."""
 
 
 class Reason(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -73,7 +77,8 @@ class GroupRecord(Struct, frozen=True, gc=False, omit_defaults=True):
 
     `id` is `key#incarnation`, `key` one of `label:NS/NAME`, `job:UID`, `pod:UID`. `seq` is the
     first-seen sequence (0 = not given yet), all times are milliseconds since the epoch, 0 = not yet.
-    `duration` is the walltime in milliseconds, 0 = unlimited.
+    `duration` is the walltime in milliseconds, 0 = unlimited. `promised` is the first start that the group
+    was promised since it was complete; `promised_last` the one that stood when it was granted its start.
     """
 
     id: str
@@ -100,3 +105,5 @@ class GroupRecord(Struct, frozen=True, gc=False, omit_defaults=True):
     bound_at: int = 0
     started_at: int = 0
     ended_at: int = 0
+    promised: int = 0
+    promised_last: int = 0

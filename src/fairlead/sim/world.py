@@ -17,10 +17,10 @@ from fairlead.core.engine import Engine
 from fairlead.core.snapshot import Snapshot
 from fairlead.model import command as cmd
 from fairlead.model import event as ev
-from fairlead.model.group import GroupRecord
+from fairlead.model.group import GroupRecord, Phase
 from fairlead.model.node import Node
 from fairlead.model.owner import Owner
-from fairlead.model.plan import Grant
+from fairlead.model.plan import Grant, Reserve
 from fairlead.model.pod import Pod, PodPhase
 from fairlead.model.settings import Settings
 
@@ -82,6 +82,7 @@ class World:
         self.run_time: dict[str, int] = {}
         self.groups: dict[str, GroupRecord] = {}
         self.grants: dict[str, Grant] = {}
+        self.reservations: tuple[Reserve, ...] = ()
         self.log: list[tuple[int, cmd.Command]] = []
         """Every command but Propose and WakeAt, with its time."""
         self.batches: list[tuple[ev.Event, ...]] = []
@@ -111,9 +112,12 @@ class World:
         not_before = self.now + self.settings.request_timeout
         records = sorted(self.groups.values(), key=lambda r: (r.seq, r.id))
         grants = sorted(self.grants.values(), key=lambda g: (g.at, g.id))
+        waiting = {r.id for r in records if r.phase in (Phase.HELD, Phase.QUEUED)}
+        promises = sorted((r for r in self.reservations if r.group in waiting), key=lambda r: (r.start, r.group))
         return [
             *(ev.GroupRestored(record) for record in records),
             *(ev.GrantRestored(grant, not_before) for grant in grants),
+            *(ev.ReservationRestored(reserve) for reserve in promises),
             ev.StoreReady(self.epoch),
             ev.Synced("store"),
         ]
@@ -267,6 +271,7 @@ class World:
             case cmd.RecordAllocations():
                 self.groups.update({r.id: r for r in command.groups})
                 self.grants.update({g.id: g for g in command.grants})
+                self.reservations = command.reservations
                 self._later(0, ev.AllocationsRecorded(command.plan))
 
     def store_down(self) -> None:

@@ -15,6 +15,7 @@ from fairlead.model.event import (
     Event,
     GrantRestored,
     GroupRestored,
+    ReservationRestored,
     StoreLost,
     StoreReady,
     Synced,
@@ -61,6 +62,16 @@ class Disk:
         found = [r for r in self.groups.values() if r.phase is not Phase.ENDED or r.id in wanted]
         return sorted(found, key=lambda record: (record.seq, record.first_seen, record.id))
 
+    def restored_reservations(self) -> list[Reserve]:
+        """The promises of groups that still wait, the earliest first; the others are dropped."""
+        self.reservations = tuple(
+            reserve
+            for reserve in self.reservations
+            if (record := self.groups.get(reserve.group)) is not None
+            and record.phase in (Phase.HELD, Phase.QUEUED)
+        )
+        return sorted(self.reservations, key=lambda reserve: (reserve.start, reserve.group))
+
     def open_grants(self) -> list[Grant]:
         """By their group's sequence, then by age."""
 
@@ -96,6 +107,7 @@ class MemoryStore:
         not_before = self._now() + self._request_timeout
         events: list[Event] = [GroupRestored(record) for record in self.disk.restored_groups()]
         events += [GrantRestored(grant, not_before) for grant in self.disk.open_grants()]
+        events += [ReservationRestored(reserve) for reserve in self.disk.restored_reservations()]
         self._emit(*events, StoreReady(self.epoch), Synced("store"))
         self._flush()
 

@@ -91,7 +91,7 @@ ON CONFLICT (id) DO UPDATE SET
     begin = excluded.begin, phase = excluded.phase, outcome = excluded.outcome, why = excluded.why,
     text = excluded.text, broken = excluded.broken, nodes = excluded.nodes, complete_at = excluded.complete_at,
     granted_at = excluded.granted_at, bound_at = excluded.bound_at, started_at = excluded.started_at,
-    ended_at = excluded.ended_at
+    ended_at = excluded.ended_at, promised = excluded.promised, promised_last = excluded.promised_last
 WHERE group_record IS DISTINCT FROM excluded
 
 -- name: replace_reservations
@@ -109,7 +109,8 @@ UPDATE grant_record SET state = 'settled' WHERE state = 'open' AND id = ANY(%(gr
 
 -- name: restore_groups
 SELECT id, key, incarnation, namespace, name, seq, first_seen, source, size, seen, priority, queue, duration, begin,
-       phase, outcome, why, text, broken, nodes, complete_at, granted_at, bound_at, started_at, ended_at
+       phase, outcome, why, text, broken, nodes, complete_at, granted_at, bound_at, started_at, ended_at,
+       promised, promised_last
 FROM group_record g
 WHERE phase <> 'ended' OR outcome = 'rejected'
    OR EXISTS (SELECT 1 FROM grant_record r WHERE r."group" = g.id AND r.state = 'open')
@@ -122,6 +123,13 @@ SELECT r.id, r.plan, r."group", r.epoch, r.at, r.pods, r.nodes, r.growth
 FROM grant_record r LEFT JOIN group_record g ON g.id = r."group"
 WHERE r.state = 'open'
 ORDER BY g.seq NULLS LAST, r.at, r.id
+
+-- name: drop_stale_reservations
+DELETE FROM reservation_record r
+WHERE NOT EXISTS (SELECT 1 FROM group_record g WHERE g.id = r."group" AND g.phase IN ('held', 'queued'))
+
+-- name: restore_reservations
+SELECT "group", start, nodes, why, text FROM reservation_record ORDER BY start, "group"
 
 -- name: forget_groups
 DELETE FROM group_record g
@@ -136,7 +144,8 @@ WHERE p.at < %(before)s
 
 -- name: list_groups
 SELECT id, key, incarnation, namespace, name, seq, first_seen, source, size, seen, priority, queue, duration, begin,
-       phase, outcome, why, text, broken, nodes, complete_at, granted_at, bound_at, started_at, ended_at
+       phase, outcome, why, text, broken, nodes, complete_at, granted_at, bound_at, started_at, ended_at,
+       promised, promised_last
 FROM group_record
 WHERE %(ended)s OR phase <> 'ended'
 ORDER BY array_position(ARRAY['running', 'starting', 'queued', 'held', 'ended'], phase),
@@ -145,7 +154,8 @@ LIMIT %(limit)s
 
 -- name: find_groups
 SELECT id, key, incarnation, namespace, name, seq, first_seen, source, size, seen, priority, queue, duration, begin,
-       phase, outcome, why, text, broken, nodes, complete_at, granted_at, bound_at, started_at, ended_at
+       phase, outcome, why, text, broken, nodes, complete_at, granted_at, bound_at, started_at, ended_at,
+       promised, promised_last
 FROM group_record
 WHERE id = %(name)s OR name = %(name)s OR (namespace = %(namespace)s AND name = %(rest)s)
 ORDER BY phase = 'ended', seq DESC, incarnation DESC, id

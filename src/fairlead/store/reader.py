@@ -12,7 +12,7 @@ from pathlib import Path
 import psycopg
 
 from fairlead.model.group import GroupRecord
-from fairlead.model.plan import Placement
+from fairlead.model.plan import Placement, Reserve
 from fairlead.store import rows, schema
 from fairlead.store.embedded import EmbeddedServer, running_postmaster
 from fairlead.store.errors import StoreError
@@ -70,6 +70,12 @@ async def find(conn: Connection, name: str) -> list[GroupRecord]:
     namespace, _, rest = name.partition("/")
     answer = await conn.execute(SQL["find_groups"], {"name": name, "namespace": namespace, "rest": rest})
     return rows.groups(await answer.fetchall())
+
+
+async def reservations(conn: Connection) -> dict[str, Reserve]:
+    """The promised starts by the group's id, as the last recorded plan holds them."""
+    answer = await conn.execute(SQL["restore_reservations"])
+    return {row[0]: rows.reservation(row) for row in await answer.fetchall()}
 
 
 async def as_of(conn: Connection) -> int:

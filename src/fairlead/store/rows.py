@@ -106,3 +106,9 @@ def grant(row: Sequence[Any]) -> Grant:
 def reservation_row(reserve: Reserve) -> dict[str, Any]:
     why, text = reserve.reason.why, reserve.reason.text
     return {"group": reserve.group, "start": reserve.start, "nodes": reserve.nodes, "why": why, "text": text}
+
+
+def reservation(row: Sequence[Any]) -> Reserve:
+    """From the columns that `restore_reservations` selects."""
+    group_id, start, nodes, why, text = row
+    return Reserve(group_id, start, tuple(nodes), Reason(_why(why), text))

@@ -15,7 +15,7 @@ import psycopg
 import structlog
 from psycopg.conninfo import make_conninfo
 
-from fairlead.model.event import Event, GrantRestored, GroupRestored
+from fairlead.model.event import Event, GrantRestored, GroupRestored, ReservationRestored
 from fairlead.store import rows, schema
 from fairlead.store.errors import FencedError, StoreError
 from fairlead.store.schema import Connection
@@ -73,11 +73,17 @@ class Session:
         self.epoch = found
 
     async def restore(self, not_before: int) -> list[Event]:
-        """All groups that have not ended, the newest ended one per label, then the open grants; in order."""
+        """Groups that have not ended and the newest ended one per label, open grants, promises; in order.
+
+        A promise whose group waits no more is dropped: the news that it was kept or void got lost.
+        """
+        await self.writer.execute(SQL["drop_stale_reservations"])
         found = await (await self.writer.execute(SQL["restore_groups"])).fetchall()
         open_grants = await (await self.writer.execute(SQL["restore_grants"])).fetchall()
+        promises = await (await self.writer.execute(SQL["restore_reservations"])).fetchall()
         events: list[Event] = [GroupRestored(record) for record in rows.groups(found)]
         events += [GrantRestored(rows.grant(row), not_before) for row in open_grants]
+        events += [ReservationRestored(rows.reservation(row)) for row in promises]
         return events
 
     async def forget(self, before: int) -> None:
