@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from fairlead.kube import translate
-from fairlead.kube.translate_pod import NOTHING, millis
 from fairlead.model.event import NodeSeen, OwnerSeen, PodSeen
 from fairlead.model.pod import Expression, Operator, OwnerRef, Pod, PodPhase, Shape, Toleration
+from fairlead.wire.pod import NOTHING, millis
 
 Json = dict[str, Any]
 

@@ -95,13 +95,27 @@ def test_every_decision_is_in_the_index():
 
 # -- imports -----------------------------------------------------------------------------------------
 
-SKELETON = ("model", "core", "control", "runtime", "kube", "store", "sim", "api", "cli", "localcluster")
+SKELETON = (
+    "model",
+    "core",
+    "control",
+    "runtime",
+    "wire",
+    "kube",
+    "store",
+    "sim",
+    "api",
+    "cli",
+    "localcluster",
+)
 
 ALLOWED = {
     "core/a.py": "import fairlead.model, heapq, msgspec",
     "control/a.py": "import fairlead.core.a",
     "runtime/a.py": "import fairlead.control.a, asyncio, time",
-    "kube/a.py": "import fairlead.runtime.a, fairlead.model",
+    "wire/a.py": "import fairlead.model, datetime",
+    "kube/a.py": "import fairlead.runtime.a, fairlead.wire.a, fairlead.model",
+    "sim/a.py": "import fairlead.wire.a",
     "localcluster/a.py": "import fairlead.model, subprocess",
     "cli/a.py": "import fairlead.kube.a, fairlead.localcluster.a, fairlead.store",
 }
@@ -114,6 +128,7 @@ BANNED = {
     "core looks up": (LAYERS, "core/b.py", "import fairlead.control"),
     "core knows a port": (LAYERS, "core/b.py", "import fairlead.store"),
     "runtime knows a port": (LAYERS, "runtime/b.py", "import fairlead.kube.a"),
+    "the wire knows the runtime": (LAYERS, "wire/b.py", "import fairlead.runtime.a"),
     "a port knows another": (LAYERS, "kube/b.py", "import fairlead.store"),
     "a port knows the command line": (LAYERS, "api/b.py", "import fairlead.cli"),
     "a package has no place": (LAYERS, "extra/__init__.py", "import fairlead.model"),

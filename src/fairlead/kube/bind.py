@@ -15,15 +15,15 @@ import msgspec
 import structlog
 from msgspec import Struct
 
-from fairlead.kube import translate_pod
 from fairlead.kube.client import ApiClient, segment
 from fairlead.kube.errors import ApiError, KubeError, Unreachable
 from fairlead.kube.outcomes import Metrics, Outcomes, Quiet, Stats, always, count
-from fairlead.kube.structs import WirePod
-from fairlead.kube.translate_pod import REVOKED
 from fairlead.model.command import Bind
 from fairlead.model.event import BindError, BindFailed, Bound
 from fairlead.model.pod import Pod, Shape
+from fairlead.wire import pod as wire_pod
+from fairlead.wire.pod import REVOKED
+from fairlead.wire.structs import WirePod
 
 log = structlog.get_logger("fairlead.kube")
 
@@ -241,7 +241,7 @@ class Binder:
         try:
             timeout = max(0.1, deadline - time.monotonic())
             body = await self._client.get(pod_path(job.bind.namespace, job.bind.name), timeout=timeout)
-            return classify(job.bind, translate_pod.pod(_pod(body)), job.planned)
+            return classify(job.bind, wire_pod.pod(_pod(body)), job.planned)
         except ApiError as error:
             known = BindError.GONE if error.status == 404 else BindError.UNKNOWN
             return Verdict(error=known, text=str(error))

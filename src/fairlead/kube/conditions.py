@@ -10,13 +10,13 @@ from datetime import UTC, datetime
 import msgspec
 import structlog
 
-from fairlead.kube import translate_pod
 from fairlead.kube.bind import pod_path
 from fairlead.kube.client import ApiClient
 from fairlead.kube.errors import ApiError, KubeError
 from fairlead.kube.outcomes import Metrics, Quiet, Stats, TokenBucket, count
-from fairlead.kube.structs import WirePod
 from fairlead.model.command import ObjectRef, PatchCondition
+from fairlead.wire import pod as wire_pod
+from fairlead.wire.structs import WirePod
 
 log = structlog.get_logger("fairlead.kube")
 
@@ -128,6 +128,6 @@ class Conditions:
 
     async def _unbound_version(self, ref: ObjectRef) -> int:
         """The version to patch now; 0 if the pod is another one, bound or ending."""
-        pod = translate_pod.pod(_pod(await self._client.get(pod_path(ref.namespace, ref.name))))
+        pod = wire_pod.pod(_pod(await self._client.get(pod_path(ref.namespace, ref.name))))
         unbound = pod.uid == ref.uid and not pod.node and not pod.deleting and not pod.ended
         return pod.version if unbound else 0

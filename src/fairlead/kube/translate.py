@@ -10,14 +10,12 @@ from typing import NamedTuple
 import msgspec
 import structlog
 
-from fairlead.kube import translate_pod
-from fairlead.kube.resources import read
-from fairlead.kube.structs import MetadataOnly, ObjectMeta, WireNode, WireOwner, WirePod
-from fairlead.kube.translate_pod import millis, own_annotations, owner_of, version_of
 from fairlead.model.event import Event, NodeGone, NodeSeen, OwnerGone, OwnerSeen, PodGone, PodSeen
-from fairlead.model.node import Node, Taint
-from fairlead.model.owner import Owner
-from fairlead.model.quantity import ceiling
+from fairlead.model.node import Node
+from fairlead.wire import pod as wire_pod
+from fairlead.wire.objects import node, owner
+from fairlead.wire.pod import version_of
+from fairlead.wire.structs import MetadataOnly, ObjectMeta, WireNode, WireOwner, WirePod
 
 log = structlog.get_logger("fairlead.kube")
 
@@ -88,14 +86,14 @@ def metadata(raw: Body) -> ObjectMeta:
 
 def pod_seen(raw: Body, count: Counter) -> PodSeen | None:
     try:
-        pod = translate_pod.pod(_pod(raw))
-        if pod.shape.unsupported and pod.shape.unsupported[0].startswith(translate_pod.UNREADABLE):
+        pod = wire_pod.pod(_pod(raw))
+        if pod.shape.unsupported and pod.shape.unsupported[0].startswith(wire_pod.UNREADABLE):
             _complain("pod", raw, ValueError(pod.shape.unsupported[0]), count)
         return PodSeen(pod)
     except (msgspec.MsgspecError, ValueError) as error:
         _complain("pod", raw, error, count)
         try:
-            return PodSeen(translate_pod.unreadable(raw, error))
+            return PodSeen(wire_pod.unreadable(raw, error))
         except (msgspec.MsgspecError, ValueError):
             return None
 
@@ -112,69 +110,6 @@ def node_seen(raw: Body, count: Counter) -> NodeSeen | None:
         return NodeSeen(Node(meta.uid, meta.name, version, (), labels=meta.labels, ready=False))
     except (msgspec.MsgspecError, ValueError):
         return None
-
-
-def node(wire: WireNode) -> Node:
-    meta, status = wire.metadata, wire.status
-    sums = {name: ceiling(name, value) for name, value in read(status.allocatable).items()}
-    return Node(
-        uid=meta.uid,
-        name=meta.name,
-        version=version_of(meta.resource_version),
-        allocatable=tuple(sorted((name, value) for name, value in sums.items() if value)),
-        labels=meta.labels,
-        taints=tuple(
-            sorted(
-                Taint(each.key, each.value, each.effect)
-                for each in wire.spec.taints
-                if each.effect in ("NoSchedule", "NoExecute")
-            )
-        ),
-        unschedulable=wire.spec.unschedulable,
-        # A node that never reported is kept away by its taints, as for kube-scheduler.
-        ready=all(each.status == "True" for each in status.conditions if each.type == "Ready"),
-        deleting=meta.deletion_timestamp is not None,
-        created=millis(meta.creation_timestamp),
-    )
-
-
-def owner(kind: str, wire: WireOwner) -> Owner:
-    meta, spec = wire.metadata, wire.spec
-    return Owner(
-        uid=meta.uid,
-        kind=kind,
-        namespace=meta.namespace,
-        name=meta.name,
-        version=version_of(meta.resource_version),
-        size=_job_size(wire) if kind == "Job" else _default(spec.replicas, 1),
-        suspended=spec.suspend,
-        ended=_ended(wire),
-        ordered=kind == "StatefulSet" and spec.pod_management_policy in ("", "OrderedReady"),
-        deleting=meta.deletion_timestamp is not None,
-        annotations=own_annotations(meta),
-        deadline=spec.active_deadline_seconds * 1000,
-        owner=owner_of(meta),
-    )
-
-
-def _default(value: int | None, default: int) -> int:
-    return default if value is None else value
-
-
-def _job_size(wire: WireOwner) -> int:
-    """How many pods run side by side from now on."""
-    parallelism = _default(wire.spec.parallelism, 1)
-    completions = wire.spec.completions
-    if completions is None:
-        return parallelism
-    return max(0, min(parallelism, completions - wire.status.succeeded))
-
-
-def _ended(wire: WireOwner) -> str:
-    for condition in wire.status.conditions:
-        if condition.status == "True" and condition.type in ("Complete", "Failed"):
-            return "completed" if condition.type == "Complete" else "failed"
-    return ""
 
 
 def _owner_seen(kind: str) -> "Callable[[Body, Counter], OwnerSeen | None]":

@@ -17,11 +17,12 @@ import structlog
 from fairlead.kube.client import ApiClient
 from fairlead.kube.errors import ApiError, KubeError, Unreachable
 from fairlead.kube.lines import LineSplitter
-from fairlead.kube.structs import MetadataOnly, ObjectList, Status, WatchEvent
+from fairlead.kube.structs import ObjectList, Status, WatchEvent
 from fairlead.kube.translate import Kind, Line, place, uid_of
-from fairlead.kube.translate_pod import version_of
 from fairlead.model.event import Event, Listed, NodeSeen, OwnerSeen, PodSeen, Synced
 from fairlead.runtime.port import Inbox
+from fairlead.wire.pod import version_of
+from fairlead.wire.structs import MetadataOnly
 
 log = structlog.get_logger("fairlead.kube")
 

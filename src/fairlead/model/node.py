@@ -1,4 +1,4 @@
-"""Nodes as the engine sees them. Made by `kube.translate`, the simulator and scenarios."""
+"""Nodes as the engine sees them. Made by `wire.objects`, the simulator and scenarios."""
 
 from msgspec import Struct
 

@@ -1,6 +1,6 @@
 """Owners of pods that decide the size and the life of a group: Job, ReplicaSet, StatefulSet.
 
-Made by `kube.translate`. Deployments are not here: their annotations reach the ReplicaSets.
+Made by `wire.objects`. Deployments are not here: their annotations reach the ReplicaSets.
 """
 
 from msgspec import Struct

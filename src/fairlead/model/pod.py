@@ -1,6 +1,6 @@
 """Pods as the engine sees them: identity, life and the Shape that matching works on.
 
-Made by `kube.translate`, by the simulator and by scenarios. A Shape is everything matching needs and
+Made by `wire.pod`, by the simulator and by scenarios. A Shape is everything matching needs and
 nothing else, so that a thousand identical pods are one class; it is hashable and carries no identity.
 """
 

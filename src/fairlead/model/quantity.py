@@ -1,6 +1,6 @@
 """Kubernetes quantities as exact integers.
 
-Called by `kube.translate`, by the scenario parser and by tests. Must never use floats: an amount that
+Called by `wire.resources`, by the scenario parser and by tests. Must never use floats: an amount that
 is off by one milli-core places a pod where kube-scheduler would have refused it.
 
 Grammar: k8s.io/apimachinery/pkg/api/resource (signed decimal, then a binary SI, a decimal SI or a

@@ -1,8 +1,8 @@
-"""A pod on the wire -> the pod the engine sees. Pure, and the hottest code of the package.
+"""A pod on the wire -> the pod the engine sees. Pure, and the hottest code of the Kubernetes port.
 
-Called by `kube.watch` for every pod event and by `kube.bind` after a conflict. The costly part, the
-Shape, is a function of the relevant parts of the spec in encoded form, so a thousand pods of one
-template cost one computation and share one Shape. Must not raise for anything an object may contain.
+Called by `kube.translate` for every pod event, by `kube.bind` after a conflict and by `sim.manifests`. The
+costly part, the Shape, is a function of the relevant parts of the spec in encoded form, so a thousand pods
+of one template cost one computation and share one Shape. Must not raise for anything an object may contain.
 """
 
 from collections.abc import Iterator
@@ -12,9 +12,10 @@ from functools import lru_cache
 import msgspec
 from msgspec import Struct
 
-from fairlead.kube.resources import StatusRequests, amounts, apply_pod_level, container_sums, host_ports, read
-from fairlead.kube.resources import add as add_sums
-from fairlead.kube.structs import (
+from fairlead.model.pod import Expression, Operator, OwnerRef, Pod, PodPhase, Shape, Toleration
+from fairlead.wire.resources import StatusRequests, amounts, apply_pod_level, container_sums, host_ports, read
+from fairlead.wire.resources import add as add_sums
+from fairlead.wire.structs import (
     Affinity,
     Container,
     ContainerStatus,
@@ -32,7 +33,6 @@ from fairlead.kube.structs import (
     WirePod,
     WireToleration,
 )
-from fairlead.model.pod import Expression, Operator, OwnerRef, Pod, PodPhase, Shape, Toleration
 
 PREFIX = "fairlead.dev/"
 REVOKED = "fairlead.dev/revoked"

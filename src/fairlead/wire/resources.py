@@ -1,15 +1,15 @@
 """How much a pod takes from its node: the amounts kube-scheduler counts, exact and rounded once.
 
-Called by `kube.translate_pod` on a cache miss. Pure. Must not use floats, and must not round before the
+Called by `wire.pod` on a cache miss. Pure. Must not use floats, and must not round before the
 sum is complete.
 """
 
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
 
-from fairlead.kube.structs import Container, ContainerPort, Quantities, Resources
 from fairlead.model.pod import Amounts
 from fairlead.model.quantity import ceiling, exact
+from fairlead.wire.structs import Container, ContainerPort, Quantities, Resources
 
 Sums = dict[str, Fraction]
 

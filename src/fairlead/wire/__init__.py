@@ -1,0 +1,1 @@
+"""Kubernetes objects as they are written, and what they mean to the engine: structs, requests, shapes."""

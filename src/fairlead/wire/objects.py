@@ -1,0 +1,74 @@
+"""Nodes and owners of pods on the wire -> those the engine sees. Pure.
+
+Called by `kube.translate` and by `sim.manifests`. Raises ValueError for a quantity that cannot be read.
+"""
+
+from fairlead.model.node import Node, Taint
+from fairlead.model.owner import Owner
+from fairlead.model.quantity import ceiling
+from fairlead.wire.pod import millis, own_annotations, owner_of, version_of
+from fairlead.wire.resources import read
+from fairlead.wire.structs import WireNode, WireOwner
+
+
+def node(wire: WireNode) -> Node:
+    meta, status = wire.metadata, wire.status
+    sums = {name: ceiling(name, value) for name, value in read(status.allocatable).items()}
+    return Node(
+        uid=meta.uid,
+        name=meta.name,
+        version=version_of(meta.resource_version),
+        allocatable=tuple(sorted((name, value) for name, value in sums.items() if value)),
+        labels=meta.labels,
+        taints=tuple(
+            sorted(
+                Taint(each.key, each.value, each.effect)
+                for each in wire.spec.taints
+                if each.effect in ("NoSchedule", "NoExecute")
+            )
+        ),
+        unschedulable=wire.spec.unschedulable,
+        # A node that never reported is kept away by its taints, as for kube-scheduler.
+        ready=all(each.status == "True" for each in status.conditions if each.type == "Ready"),
+        deleting=meta.deletion_timestamp is not None,
+        created=millis(meta.creation_timestamp),
+    )
+
+
+def owner(kind: str, wire: WireOwner) -> Owner:
+    meta, spec = wire.metadata, wire.spec
+    return Owner(
+        uid=meta.uid,
+        kind=kind,
+        namespace=meta.namespace,
+        name=meta.name,
+        version=version_of(meta.resource_version),
+        size=_job_size(wire) if kind == "Job" else _default(spec.replicas, 1),
+        suspended=spec.suspend,
+        ended=_ended(wire),
+        ordered=kind == "StatefulSet" and spec.pod_management_policy in ("", "OrderedReady"),
+        deleting=meta.deletion_timestamp is not None,
+        annotations=own_annotations(meta),
+        deadline=spec.active_deadline_seconds * 1000,
+        owner=owner_of(meta),
+    )
+
+
+def _default(value: int | None, default: int) -> int:
+    return default if value is None else value
+
+
+def _job_size(wire: WireOwner) -> int:
+    """How many pods run side by side from now on."""
+    parallelism = _default(wire.spec.parallelism, 1)
+    completions = wire.spec.completions
+    if completions is None:
+        return parallelism
+    return max(0, min(parallelism, completions - wire.status.succeeded))
+
+
+def _ended(wire: WireOwner) -> str:
+    for condition in wire.status.conditions:
+        if condition.status == "True" and condition.type in ("Complete", "Failed"):
+            return "completed" if condition.type == "Complete" else "failed"
+    return ""

@@ -1,0 +1,231 @@
+"""Wire objects with only the fields Fairlead reads: what msgspec need not build costs almost nothing.
+
+Decoded by `kube.translate`, `kube.bind` and `sim.manifests`. Must not hold behaviour. Field names are those
+of the Kubernetes API; anything absent takes the default here.
+"""
+
+from msgspec import Struct
+
+Quantities = dict[str, str | int]
+
+
+class Present(Struct, frozen=True, gc=False):
+    """Any object of which only the presence matters."""
+
+
+class OwnerReference(Struct, frozen=True, rename="camel", gc=False):
+    kind: str
+    name: str
+    uid: str
+    controller: bool = False
+
+
+class ObjectMeta(Struct, frozen=True, rename="camel"):
+    name: str = ""
+    uid: str = ""
+    namespace: str = ""
+    resource_version: str = "0"
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    owner_references: list[OwnerReference] = []
+
+
+class Resources(Struct, frozen=True, omit_defaults=True):
+    requests: Quantities = {}
+
+
+class ContainerPort(Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
+    host_port: int = 0
+    protocol: str = "TCP"
+
+
+class RestartRule(Struct, frozen=True, omit_defaults=True, gc=False):
+    action: str = ""
+
+
+class Container(Struct, frozen=True, rename="camel", omit_defaults=True):
+    name: str = ""
+    resources: Resources = Resources()
+    ports: list[ContainerPort] = []
+    restart_policy: str = ""
+    restart_policy_rules: list[RestartRule] = []
+
+
+class NodeRequirement(Struct, frozen=True, omit_defaults=True):
+    key: str
+    operator: str
+    values: list[str] = []
+
+
+class NodeTerm(Struct, frozen=True, rename="camel", omit_defaults=True):
+    match_expressions: list[NodeRequirement] = []
+    match_fields: list[NodeRequirement] = []
+
+
+class NodeSelector(Struct, frozen=True, rename="camel", omit_defaults=True):
+    node_selector_terms: list[NodeTerm] = []
+
+
+class NodeAffinity(Struct, frozen=True, omit_defaults=True):
+    requiredDuringSchedulingIgnoredDuringExecution: NodeSelector | None = None
+
+
+class PodAffinity(Struct, frozen=True, omit_defaults=True):
+    requiredDuringSchedulingIgnoredDuringExecution: list[Present] = []
+
+
+class Affinity(Struct, frozen=True, rename="camel", omit_defaults=True):
+    node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
+
+
+class WireToleration(Struct, frozen=True, omit_defaults=True, gc=False):
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+
+class Spread(Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
+    when_unsatisfiable: str = "DoNotSchedule"
+
+
+class Volume(Struct, frozen=True, omit_defaults=True):
+    """Only the kinds that kube-scheduler's volume filters look at."""
+
+    persistentVolumeClaim: Present | None = None
+    ephemeral: Present | None = None
+    awsElasticBlockStore: Present | None = None
+    azureDisk: Present | None = None
+    azureFile: Present | None = None
+    cinder: Present | None = None
+    gcePersistentDisk: Present | None = None
+    iscsi: Present | None = None
+    portworxVolume: Present | None = None
+    rbd: Present | None = None
+    vsphereVolume: Present | None = None
+
+
+class PodSpec(Struct, frozen=True, rename="camel"):
+    containers: list[Container] | None = None
+    init_containers: list[Container] = []
+    node_name: str = ""
+    scheduler_name: str = "default-scheduler"
+    priority: int = 0
+    active_deadline_seconds: int = 0
+    scheduling_gates: list[Present] = []
+    overhead: Quantities = {}
+    resources: Resources | None = None
+    node_selector: dict[str, str] = {}
+    affinity: Affinity | None = None
+    tolerations: list[WireToleration] = []
+    topology_spread_constraints: list[Spread] = []
+    volumes: list[Volume] = []
+    resource_claims: list[Present] = []
+    scheduling_group: Present | None = None
+    workload_ref: Present | None = None
+    host_network: bool = False
+    host_users: bool = True
+
+
+class Condition(Struct, frozen=True):
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+
+
+class ContainerState(Struct, frozen=True):
+    running: Present | None = None
+    terminated: Present | None = None
+
+
+class ContainerStatus(Struct, frozen=True, rename="camel"):
+    name: str = ""
+    state: ContainerState | None = None
+    last_state: ContainerState | None = None
+    restart_count: int = 0
+    resources: Resources | None = None
+    allocated_resources: Quantities = {}
+
+
+class PodStatus(Struct, frozen=True, rename="camel"):
+    phase: str = "Pending"
+    conditions: list[Condition] = []
+    container_statuses: list[ContainerStatus] = []
+    init_container_statuses: list[ContainerStatus] = []
+    resources: Resources | None = None
+    allocated_resources: Quantities = {}
+
+
+class WirePod(Struct, frozen=True):
+    metadata: ObjectMeta
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+
+class OutlineSpec(Struct, frozen=True, rename="camel"):
+    node_name: str = ""
+    scheduler_name: str = "default-scheduler"
+
+
+class OutlineStatus(Struct, frozen=True):
+    phase: str = "Pending"
+
+
+class PodOutline(Struct, frozen=True):
+    """What must be known of a pod whose rest cannot be read."""
+
+    metadata: ObjectMeta
+    spec: OutlineSpec = OutlineSpec()
+    status: OutlineStatus = OutlineStatus()
+
+
+class WireTaint(Struct, frozen=True, gc=False):
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+
+
+class NodeSpec(Struct, frozen=True):
+    unschedulable: bool = False
+    taints: list[WireTaint] = []
+
+
+class NodeStatus(Struct, frozen=True):
+    allocatable: Quantities = {}
+    conditions: list[Condition] = []
+
+
+class WireNode(Struct, frozen=True):
+    metadata: ObjectMeta
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+
+class OwnerSpec(Struct, frozen=True, rename="camel"):
+    """The union of what is read of Job, ReplicaSet and StatefulSet."""
+
+    parallelism: int | None = None
+    completions: int | None = None
+    suspend: bool = False
+    active_deadline_seconds: int = 0
+    replicas: int | None = None
+    pod_management_policy: str = ""
+
+
+class OwnerStatus(Struct, frozen=True):
+    succeeded: int = 0
+    conditions: list[Condition] = []
+
+
+class WireOwner(Struct, frozen=True):
+    metadata: ObjectMeta
+    spec: OwnerSpec = OwnerSpec()
+    status: OwnerStatus = OwnerStatus()
+
+
+class MetadataOnly(Struct, frozen=True):
+    metadata: ObjectMeta
