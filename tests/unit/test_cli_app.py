@@ -403,7 +403,7 @@ def test_replay_needs_a_file(capsys: pytest.CaptureFixture[str]):
 
 # -- help, version, kubectl, completion --------------------------------------------------------------
 
-COMMANDS = ("queue", "explain", "nodes", "scheduler", "replay", "version")
+COMMANDS = ("queue", "queues", "explain", "nodes", "scheduler", "replay", "version")
 SUB_COMMANDS = ("cluster up", "cluster down", "cluster status", "db url", "db shell")
 
 
@@ -465,7 +465,7 @@ def test_kubectl_finds_the_plugin_under_its_name(server: str, tmp_path: Path):
 @pytest.mark.parametrize(
     ("words", "lines"),
     [
-        (["que"], ["queue", ":4"]),
+        (["que"], ["queue", "queues", ":4"]),
         (["queue", "--names"], ["--namespace", ":4"]),
         (["queue", "-o", ""], ["table", "wide", "json", ":4"]),
         (["db", ""], ["url", "shell", ":4"]),

@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 
 from fairlead import __version__
-from fairlead.model.view import ExplanationPage, Failure, Health, NodePage, QueuePage, Version
+from fairlead.model.view import ExplanationPage, Failure, Health, NodePage, QueuePage, QueuesPage, Version
 
 _REF = "#/components/schemas/{name}"
-_ANSWERS = (QueuePage, ExplanationPage, NodePage, Version, Health, Failure)
+_ANSWERS = (QueuePage, QueuesPage, ExplanationPage, NodePage, Version, Health, Failure)
 
 
 def document() -> dict[str, Any]:
@@ -43,6 +43,7 @@ def document() -> dict[str, Any]:
                 _query("offset", "integer", "How many rows to leave out.", 0),
                 _400="A parameter cannot be read.",
             ),
+            "/api/v1/queues": get("All queues: policy, limits, and how many groups.", QueuesPage),
             "/api/v1/groups/{name}": get(
                 "The story of a group, by id, name or namespace/name (the slash may stand as it is).",
                 ExplanationPage,

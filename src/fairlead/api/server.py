@@ -74,6 +74,7 @@ class Answers:
     def routes(self) -> list[Route]:
         table: dict[str, Callable[[Request], Awaitable[Response]]] = {
             "/api/v1/queue": self.queue,
+            "/api/v1/queues": self.queues,
             "/api/v1/groups/{name:path}": self.group,
             "/api/v1/nodes": self.nodes,
             "/api/v1/version": self.version,
@@ -92,6 +93,9 @@ class Answers:
             offset=_number(request, "offset", 0, 10**8),
         )
         return reply(page)
+
+    async def queues(self, _: Request) -> Response:
+        return reply(self.source.queues())
 
     async def group(self, request: Request) -> Response:
         name = request.path_params["name"]

@@ -12,7 +12,7 @@ from typing import Protocol
 from fairlead.core import story, views
 from fairlead.core.state import State
 from fairlead.model.group import GroupRecord
-from fairlead.model.view import Explanation, ExplanationPage, Health, NodePage, QueuePage
+from fairlead.model.view import Explanation, ExplanationPage, Health, NodePage, QueuePage, QueuesPage
 from fairlead.runtime.metrics import Metrics
 
 MOST_ENDED = 10_000
@@ -34,6 +34,8 @@ class Source(Protocol):
     """Everything that can be asked over HTTP."""
 
     async def queue(self, *, ended: bool, namespace: str, limit: int, offset: int) -> QueuePage: ...
+
+    def queues(self) -> QueuesPage: ...
 
     async def explain(self, name: str) -> ExplanationPage: ...
 
@@ -79,6 +81,9 @@ class EngineSource:
             offset=offset,
             warnings=(*self._warnings(), *warnings),
         )
+
+    def queues(self) -> QueuesPage:
+        return views.queues_page(self._state, self._now(), self._warnings())
 
     async def _past(self) -> tuple[list[GroupRecord], tuple[str, ...]]:
         if self._history is None:

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from fairlead.cli.errors import CliError
-from fairlead.model.view import ExplanationPage, Failure, NodePage, QueuePage
+from fairlead.model.view import ExplanationPage, Failure, NodePage, QueuePage, QueuesPage
 from fairlead.runtime import address
 
 T = TypeVar("T")
@@ -76,23 +76,29 @@ def explain(where: Where, name: str) -> ExplanationPage:
 
 def nodes(where: Where) -> NodePage:
     """All nodes; only a running scheduler knows them."""
-    return _ask(where, "/api/v1/nodes", NodePage, None)
+    return _ask(where, "/api/v1/nodes", NodePage, "nodes")
+
+
+def queues(where: Where) -> QueuesPage:
+    """All queues; only a running scheduler knows its configuration."""
+    return _ask(where, "/api/v1/queues", QueuesPage, "the configuration of queues")
 
 
 # -- finding somebody --------------------------------------------------------------------------------
 
 
 def _ask(
-    where: Where, path: str, kind: type[T], stored: Callable[[Path, str, tuple[str, ...]], T] | None
+    where: Where, path: str, kind: type[T], stored: Callable[[Path, str, tuple[str, ...]], T] | str
 ) -> T:
+    """The scheduler's answer, else what `stored` finds in the database; a text: what that does not know."""
     tried: list[str] = []
     try:
         return _fetch(_server(where), path, kind)
     except NoAnswer as error:
         tried.append(str(error))
     named_server = where.server or os.environ.get("FAIRLEAD_SERVER")
-    if stored is None:
-        tried.append("the database does not know nodes")
+    if isinstance(stored, str):
+        tried.append(f"the database does not know {stored}")
     elif named_server and not (where.database_url or where.data_dir):
         tried.append("not the database, because a server was named")
     else:

@@ -1,4 +1,4 @@
-"""What `fairlead queue`, `explain` and `nodes` do once their options are read.
+"""What `fairlead queue`, `queues`, `explain` and `nodes` do once their options are read.
 
 Called by `cli.main`, which imports this late: it brings rich along. stdout carries the answer, stderr
 how old it is and what is not shown, so that a pipe gets nothing but rows.
@@ -17,9 +17,9 @@ from rich.text import Text
 from fairlead.cli import ask, prose, tables, words
 from fairlead.cli.ask import Where
 from fairlead.cli.errors import CliError
-from fairlead.model.view import ExplanationPage, NodePage, QueuePage
+from fairlead.model.view import ExplanationPage, NodePage, QueuePage, QueuesPage
 
-Page = QueuePage | ExplanationPage | NodePage
+Page = QueuePage | QueuesPage | ExplanationPage | NodePage
 
 
 def queue(
@@ -39,6 +39,17 @@ def queue(
     if page.groups:
         _show(page, output, bool(namespace))
     typer.echo(tables.summary(page).plain, err=True)
+    return None
+
+
+def queues(where: Where, *, output: str) -> None:
+    """All queues as a table."""
+    page = ask.queues(where)
+    if output == "json":
+        return _json(page)
+    _tell_age(page)
+    out = tables.console(output == "wide")
+    tables.show(out, tables.queues(page, output == "wide", out.width))
     return None
 
 

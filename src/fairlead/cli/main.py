@@ -75,9 +75,7 @@ app = typer.Typer(
 for _name, (_module, _help) in SUB_APPS.items():
     app.add_typer(typer.Typer(cls=late(_module), help=_help, no_args_is_help=True), name=_name)
 
-app.command(epilog="Example: fairlead scheduler --config fairlead.yaml --port 8080")(
-    scheduler
-)
+app.command(epilog="Example: fairlead scheduler --config fairlead.yaml --port 8080")(scheduler)
 
 app.command(epilog="Example: fairlead demo --keep")(demo)
 
@@ -125,6 +123,19 @@ def queue(
         watch=watch,
         interval=interval,
     )
+
+
+@app.command(epilog="Example: fairlead queues -o json")
+def queues(
+    output: OutputOption = Output.table,
+    server: ServerOption = "",
+    data_dir: DataDirOption = None,
+    database_url: DatabaseOption = "",
+) -> None:
+    """Which queues there are: policy, limits, and how many groups."""
+    from fairlead.cli import commands
+
+    commands.queues(_where(server, data_dir, database_url), output=output)
 
 
 @app.command(epilog="Example: fairlead explain team-a/training")

@@ -1,4 +1,4 @@
-"""Tables of the queue and of the nodes, readable at 100 columns.
+"""Tables of the queue, of the queues and of the nodes, readable at 100 columns.
 
 Called by `cli.commands`. Cells are plain text, never markup: they hold names that other people chose.
 Names that do not fit lose their middle, sentences are folded and lose their end; `-o wide` cuts nothing.
@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fairlead.cli import words
-from fairlead.model.view import NodePage, NodeRow, QueuePage, QueueRow, State
+from fairlead.model.view import NodePage, NodeRow, QueuePage, QueueRow, QueuesPage, QueueStatus, State
 
 COLOURS = {
     State.ASSEMBLING: "cyan",
@@ -197,6 +197,59 @@ def summary(page: QueuePage) -> Text:
     if left > 0:
         text += f"; {left} more not shown (--limit 0 shows all)"
     return Text(text, "dim")
+
+
+# -- the queues --------------------------------------------------------------------------------------
+
+_QUEUES = (
+    Column("QUEUE", cut="middle"),
+    Column("POLICY"),
+    Column("WALLTIME", right=True),
+    Column("MAX", right=True),
+    Column("PARTITION", cut="middle"),
+    Column("HELD", right=True),
+    Column("WAITING", right=True),
+    Column("PROMISED", right=True),
+    Column("RUNNING", right=True),
+)
+
+
+def queues(page: QueuesPage, wide: bool = False, width: int = _WIDTH) -> Table:
+    """Queues as lines: policy, limits, and how many groups; -o wide has every state in a column."""
+    if not wide:
+        return _table(_QUEUES, [_queue_line(queue) for queue in page.queues], width)
+    states = [state for state in State if any(state.value in queue.counts for queue in page.queues)]
+    titles = ["QUEUE-DEPTH", "PROMISED", *(state.value.upper() for state in states)]
+    columns = [*_QUEUES[:5], Column("ORDER"), *(Column(title, right=True) for title in titles)]
+    return _table(columns, [_queue_line_wide(queue, states) for queue in page.queues], _UNLIMITED)
+
+
+def _queue_line(queue: QueueStatus) -> Row:
+    held = _sum(queue, State.ASSEMBLING, State.HELD)
+    waiting, running = _sum(queue, State.WAITING), _sum(queue, State.STARTING, State.RUNNING)
+    return [*_configured(queue), str(held), str(waiting), str(queue.promised), str(running)]
+
+
+def _queue_line_wide(queue: QueueStatus, states: Sequence[State]) -> Row:
+    counts = [str(_sum(queue, state)) for state in states]
+    return [*_configured(queue), queue.order, str(queue.looks or "all"), str(queue.promised), *counts]
+
+
+def _configured(queue: QueueStatus) -> list[str]:
+    limits = [words.span(length) if length else "-" for length in (queue.walltime, queue.longest)]
+    return [queue.name, _policy(queue), *limits, queue.partition or "-"]
+
+
+def _policy(queue: QueueStatus) -> str:
+    """The policy's name; hybrid with its depth."""
+    if queue.policy != "hybrid":
+        return queue.policy
+    depth = {-1: "none", 0: "all"}.get(queue.depth, str(queue.depth))
+    return f"hybrid({depth})"
+
+
+def _sum(queue: QueueStatus, *states: State) -> int:
+    return sum(queue.counts.get(state.value, 0) for state in states)
 
 
 # -- nodes -------------------------------------------------------------------------------------------

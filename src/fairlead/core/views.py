@@ -10,10 +10,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from fairlead.core.policy import UNLIMITED, lookahead
 from fairlead.core.state import Group, State
 from fairlead.model import view
 from fairlead.model.group import GroupRecord, Outcome, Phase, Reason, Why
-from fairlead.model.view import NodeRow, QueuePage, QueueRow, ResourceUse
+from fairlead.model.settings import QueueSettings
+from fairlead.model.view import NodeRow, QueuePage, QueueRow, QueuesPage, QueueStatus, ResourceUse
 
 _RUNS = re.compile(r"\d+|\D+")
 _RANK = {Phase.HELD: 1, Phase.STARTING: 2, Phase.RUNNING: 3, Phase.ENDED: 4}
@@ -180,6 +182,44 @@ def _shown_order(group: Group | GroupRecord) -> tuple[int, int, tuple[int, int, 
     """Rejected ones before those that have ended for good; of these the latest first."""
     over = group.phase is Phase.ENDED and group.outcome is not Outcome.REJECTED
     return (9 if over else _RANK[group.phase]), (-group.ended_at if over else 0), order(group)
+
+
+# -- queues ------------------------------------------------------------------------------------------
+
+
+def queues_page(state: State, now: int, warnings: tuple[str, ...] = ()) -> QueuesPage:
+    """Every queue there is, and a warning for each that groups name and that does not exist."""
+    queues = state.settings.queues
+    counts: dict[str, dict[str, int]] = {queue.name: {} for queue in queues}
+    promised = dict.fromkeys(counts, 0)
+    strays: dict[str, int] = {}
+    for group in state.groups.values():
+        found = counts.get(group.queue)
+        if found is not None:
+            name = word(group.phase, group.outcome, group.reason.why).value
+            found[name] = found.get(name, 0) + 1
+            promised[group.queue] += 1 if estimate(group) else 0
+        elif group.phase is not Phase.ENDED:
+            strays[group.queue] = strays.get(group.queue, 0) + 1
+    lost = tuple(f"no queue is called {name!r}, but groups name it: {n}" for name, n in strays.items())
+    rows = tuple(_queue_status(queue, counts[queue.name], promised[queue.name]) for queue in queues)
+    return QueuesPage(now, "scheduler", (*warnings, *lost), rows)
+
+
+def _queue_status(queue: QueueSettings, counts: dict[str, int], promised: int) -> QueueStatus:
+    depth = lookahead(queue).depth
+    return QueueStatus(
+        name=queue.name,
+        policy=queue.policy,
+        depth={0: -1, UNLIMITED: 0}.get(depth, depth),
+        order=queue.order,
+        walltime=queue.walltime,
+        longest=queue.longest,
+        partition=queue.partition,
+        looks=queue.looks,
+        counts=counts,
+        promised=promised,
+    )
 
 
 # -- nodes -------------------------------------------------------------------------------------------

@@ -79,6 +79,35 @@ class QueuePage(Struct, frozen=True):
     groups: tuple[QueueRow, ...]
 
 
+class QueueStatus(Struct, frozen=True):
+    """One queue: how it is configured, and its groups.
+
+    `depth` says how many waiting groups hold a reservation under its policy (-1 none, 0 all), `looks` how
+    many of them one cycle looks at (0 all). `walltime` is for groups that state none, `longest` the most
+    that may be asked for. `counts` has its groups by state, `promised` those of them that hold a reservation.
+    """
+
+    name: str
+    policy: str
+    depth: int
+    order: str
+    walltime: int
+    longest: int
+    partition: str
+    looks: int
+    counts: dict[str, int]
+    promised: int
+
+
+class QueuesPage(Struct, frozen=True):
+    """All queues in the order of the configuration file; see QueuePage for the other fields."""
+
+    as_of: int
+    source: str
+    warnings: tuple[str, ...]
+    queues: tuple[QueueStatus, ...]
+
+
 class ResourceUse(Struct, frozen=True):
     """One resource of one node. `free` may be negative: a node can shrink below what it holds."""
 
