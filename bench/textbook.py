@@ -68,7 +68,7 @@ class Profile:
 
     def _join(self, i: int) -> None:
         """A step at which nothing changes is none."""
-        if 0 < i and self.free[i] == self.free[i - 1]:
+        if i > 0 and self.free[i] == self.free[i - 1]:
             del self.times[i], self.free[i]
 
 
@@ -94,11 +94,10 @@ class Machine:
                 ended.append(heappop(ends)[1])
             for i in ended:
                 self.free += jobs[i].procs
-            first = arrived
             while arrived < len(jobs) and jobs[arrived].submit == now:
+                self.queue.append(arrived)
                 arrived += 1
-            self.queue.extend(range(first, arrived))
-            self.decide(ended, range(first, arrived))
+            self.decide(ended)
         return self.starts
 
     def start(self, i: int) -> None:
@@ -112,8 +111,8 @@ class Machine:
         """An instant at which nothing may end or come and yet a job is to start."""
         return None
 
-    def decide(self, ended: Sequence[int], arrived: Sequence[int]) -> None:
-        """One pass."""
+    def decide(self, ended: Sequence[int], /) -> None:
+        """One pass; `ended` are the jobs that completed at this instant."""
         raise NotImplementedError
 
     def _next_instant(self, arrived: int) -> int:
@@ -131,7 +130,7 @@ class Machine:
 class Fcfs(Machine):
     """A head that does not fit blocks all."""
 
-    def decide(self, ended: Sequence[int], arrived: Sequence[int]) -> None:
+    def decide(self, _: Sequence[int], /) -> None:
         self.start_heads()
 
     def start_heads(self) -> None:
@@ -157,7 +156,7 @@ class Easy(Fcfs):
         super().start(i)
         insort(self.releases, (self.now + self.jobs[i].estimate, i))
 
-    def decide(self, ended: Sequence[int], arrived: Sequence[int]) -> None:
+    def decide(self, ended: Sequence[int], /) -> None:
         for i in ended:
             release = (self.starts[i] + self.jobs[i].estimate, i)
             del self.releases[bisect_left(self.releases, release)]
@@ -203,12 +202,12 @@ class Conservative(Machine):
         super().__init__(procs, jobs)
         self.profile = Profile(procs)
         self.promised: dict[int, int] = {}
-        """Job -> start, in queue order."""
+        """Job -> start, in queue order. In `queue` are only those that have just arrived."""
 
     def wake(self) -> int | None:
         return min(self.promised.values(), default=None)
 
-    def decide(self, ended: Sequence[int], arrived: Sequence[int]) -> None:
+    def decide(self, ended: Sequence[int], /) -> None:
         jobs, profile = self.jobs, self.profile
         profile.forget_before(self.now)
         for i in ended:
@@ -220,13 +219,13 @@ class Conservative(Machine):
                 job = jobs[i]
                 profile.take(old, old + job.estimate, -job.procs)
                 self.promise(i)
-        for i in arrived:
+        for i in self.queue:
             self.promise(i)
+        self.queue.clear()
         begun = [i for i, start in self.promised.items() if start == self.now]
         for i in begun:
             del self.promised[i]
             self.start(i)
-        self.queue.clear()
 
     def promise(self, i: int) -> None:
         """The earliest hole that fits the estimate."""
@@ -244,7 +243,7 @@ class Anew(Machine):
         self.depth = depth
         self.running = Profile(procs)
 
-    def decide(self, ended: Sequence[int], arrived: Sequence[int]) -> None:
+    def decide(self, ended: Sequence[int], /) -> None:
         jobs, now = self.jobs, self.now
         self.running.forget_before(now)
         for i in ended:
@@ -284,7 +283,7 @@ POLICIES: dict[str, Callable[[int, Sequence[Job]], Machine]] = {
 
 
 def simulate(policy: str, procs: int, jobs: Sequence[Job]) -> list[int]:
-    """The start of every job, in order; `hybrid:N` is N reservations laid anew in each pass, 0 without end."""
+    """The start of every job, in order; `hybrid:N` lays N reservations anew in each pass, 0 all."""
     if policy.startswith("hybrid:"):
         depth = int(policy.removeprefix("hybrid:"))
         return Anew(procs, jobs, depth or 1 << 60).run()
