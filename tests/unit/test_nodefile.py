@@ -83,7 +83,7 @@ def test_json_is_read_too(tmp_path: Path) -> None:
         ("n.txt", "a", "give a .csv, .yaml or .json file"),
         ("n.yaml", "kind: Pod\nmetadata: {name: a}\n", "document 1: kind is 'Pod'"),
         ("n.yaml", "kind: Node\n", "document 1: no metadata.name"),
-        ("n.yaml", "[1]\n", "document 1, item 1: not a Node manifest but 1"),
+        ("n.yaml", "[1]\n", "document 1, item 1: not a manifest but 1"),
         ("n.yaml", "kind: Node\nmetadata: {name: a, labels: [x]}\n", "metadata.labels is no map"),
         ("n.yaml", "kind: Node\nmetadata: {name: a}\nstatus: {capacity: 3}\n", "status.capacity is no map"),
         ("n.yaml", "a: [1\n", "not YAML or JSON"),

@@ -18,6 +18,7 @@ class CliError(Exception):
 
 _KNOWN = (
     ("fairlead.runtime.errors", "ConfigError"),
+    ("fairlead.wire.files", "FileError"),
     ("fairlead.kube.errors", "KubeError"),
     ("fairlead.store.errors", "StoreError"),
     ("fairlead.api.server", "ServerError"),
