@@ -76,6 +76,20 @@ class Evict(Struct, frozen=True, gc=False, tag="evict"):
     grace: int | None = None
 
 
+class End(Struct, frozen=True, gc=False, tag="end", omit_defaults=True):
+    """End a group whose walltime is over: each object by its uid, pods with the grace they ask for.
+
+    Jobs in `fail` are failed and kept; owners in `delete` go with all they own, if they are still of the
+    version given. What is gone already, or goes, is left alone.
+    """
+
+    group: str
+    text: str
+    fail: tuple[ObjectRef, ...] = ()
+    delete: tuple[ObjectRef, ...] = ()
+    pods: tuple[ObjectRef, ...] = ()
+
+
 class PatchCondition(Struct, frozen=True, gc=False, tag="condition"):
     """Set PodScheduled=False with this reason on unbound pods. Yields to binds; may be dropped late."""
 
@@ -118,6 +132,7 @@ Command = (
     | SettleGrants
     | Bind
     | Evict
+    | End
     | PatchCondition
     | PatchAnnotation
     | Announce

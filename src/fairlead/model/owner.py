@@ -11,8 +11,9 @@ from fairlead.model.pod import OwnerRef
 class Owner(Struct, frozen=True, gc=False, omit_defaults=True):
     """`size` is how many pods the owner wants side by side: for a Job min(parallelism, completions left).
 
-    `annotations` only where their key starts with `fairlead.dev/`. `ended` is "", "completed" or
-    "failed". `ordered` is true for a StatefulSet that creates its pods one after the other.
+    `annotations` only where their key starts with `fairlead.dev/`. `ended` is "", "completed", "failed", or
+    "timeout" where it failed for its deadline. `ordered` is true for a StatefulSet that creates its pods one
+    after the other.
     """
 
     uid: str
@@ -28,4 +29,6 @@ class Owner(Struct, frozen=True, gc=False, omit_defaults=True):
     annotations: dict[str, str] = {}
     deadline: int = 0
     """Job-level activeDeadlineSeconds in milliseconds; 0 means none."""
+    started: int = 0
+    """When a Job's deadline began to run, in milliseconds since the epoch: its pods may still wait. 0 = not yet."""
     owner: OwnerRef | None = None

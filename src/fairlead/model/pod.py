@@ -102,6 +102,8 @@ class Pod(Struct, frozen=True, gc=False, omit_defaults=True):
     started: bool = False
     walltime: int = 0
     """The pod's own activeDeadlineSeconds in milliseconds; 0 means none."""
+    overdue: bool = False
+    """True when it failed because that time was over."""
 
     @property
     def ended(self) -> bool:

@@ -6,7 +6,7 @@ Called by `kube.translate` and by `sim.manifests`. Raises ValueError for a quant
 from fairlead.model.node import Node, Taint
 from fairlead.model.owner import Owner
 from fairlead.model.quantity import ceiling
-from fairlead.wire.pod import millis, own_annotations, owner_of, version_of
+from fairlead.wire.pod import OVERDUE, millis, own_annotations, owner_of, version_of
 from fairlead.wire.resources import read
 from fairlead.wire.structs import WireNode, WireOwner
 
@@ -50,6 +50,7 @@ def owner(kind: str, wire: WireOwner) -> Owner:
         deleting=meta.deletion_timestamp is not None,
         annotations=own_annotations(meta),
         deadline=spec.active_deadline_seconds * 1000,
+        started=millis(wire.status.start_time),
         owner=owner_of(meta),
     )
 
@@ -70,5 +71,7 @@ def _job_size(wire: WireOwner) -> int:
 def _ended(wire: WireOwner) -> str:
     for condition in wire.status.conditions:
         if condition.status == "True" and condition.type in ("Complete", "Failed"):
-            return "completed" if condition.type == "Complete" else "failed"
+            if condition.type == "Failed":
+                return "timeout" if condition.reason == OVERDUE else "failed"
+            return "completed"
     return ""

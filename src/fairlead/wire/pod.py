@@ -37,6 +37,8 @@ from fairlead.wire.structs import (
 PREFIX = "fairlead.dev/"
 REVOKED = "fairlead.dev/revoked"
 UNREADABLE = "unreadable: "
+OVERDUE = "DeadlineExceeded"
+"""How Kubernetes says of a pod, and of a Job, that its activeDeadlineSeconds were over."""
 NOTHING = (Expression(key="metadata.name", operator=Operator.IN, values=(), field=True),)
 """A term that no node satisfies: In with no values."""
 
@@ -112,6 +114,7 @@ def pod(wire: WirePod) -> Pod:
         condition=_scheduled(status),
         started=_started(status),
         walltime=spec.active_deadline_seconds * 1000,
+        overdue=status.phase == "Failed" and status.reason == OVERDUE,
     )
 
 

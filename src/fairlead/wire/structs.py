@@ -153,6 +153,7 @@ class ContainerStatus(Struct, frozen=True, rename="camel"):
 
 class PodStatus(Struct, frozen=True, rename="camel"):
     phase: str = "Pending"
+    reason: str = ""
     conditions: list[Condition] = []
     container_statuses: list[ContainerStatus] = []
     init_container_statuses: list[ContainerStatus] = []
@@ -216,8 +217,9 @@ class OwnerSpec(Struct, frozen=True, rename="camel"):
     pod_management_policy: str = ""
 
 
-class OwnerStatus(Struct, frozen=True):
+class OwnerStatus(Struct, frozen=True, rename="camel"):
     succeeded: int = 0
+    start_time: str | None = None
     conditions: list[Condition] = []
 
 
