@@ -1,5 +1,6 @@
 """The configuration file and the options beside it: what they mean together, and every mistake in a line."""
 
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,12 +9,15 @@ import pytest
 import structlog
 
 from fairlead.cli import main
+from fairlead.core import durations
 from fairlead.core.policy import UNLIMITED, lookahead
 from fairlead.model.event import Configured, Event
 from fairlead.model.pod import Expression, Operator
 from fairlead.model.settings import (
     HYBRID_DEPTH,
+    MATCHES,
     MOST_PROMISES,
+    ORDERS,
     POLICIES,
     PartitionSettings,
     QueueSettings,
@@ -392,6 +396,56 @@ def test_a_file_that_cannot_be_read(tmp_path: Path, capsys: pytest.CaptureFixtur
     (tmp_path / "control").write_bytes(b"a: \x01")
     with pytest.raises(ConfigError, match=r"not YAML: "):
         settings(Given(config=tmp_path / "control"))
+
+
+# -- what is written about it ------------------------------------------------------------------------
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
+
+
+def test_examples_can_be_read(tmp_path: Path):
+    (example,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+    found = read(tmp_path, example)
+    assert [queue.policy for queue in found.queues] == ["easy", "conservative", "fcfs", "hybrid"]
+    deployed = settings(Given(config=ROOT / "deploy" / "fairlead.yaml"))
+    assert [queue.name for queue in deployed.queues] == [queue.name for queue in found.queues]
+
+
+def test_the_page_names_every_key_and_every_choice(tmp_path: Path):
+    keys = {
+        key for row in re.findall(r"^\| (`.*?) \|", PAGE, re.MULTILINE) for key in re.findall("`(.*?)`", row)
+    }
+    known = re.findall(
+        "known here: (.*)", complaint(tmp_path, "x: 1") + "\n" + complaint(tmp_path, "queues: [{x: 1}]")
+    )
+    assert keys == {key for line in known for key in line.split(", ")}
+    assert re.findall(r"^- `([a-z]+)`: ", PAGE, re.MULTILINE) == [
+        "fcfs",
+        "easy",
+        "conservative",
+        "hybrid",
+        "replan",
+    ]
+    assert set(POLICIES) | set(ORDERS) | set(MATCHES) <= set(re.findall("`([a-z]+)`", PAGE))
+
+
+def test_the_defaults_of_the_page_are_those_of_the_model():
+    last = dict(re.findall(r"^\| `([a-z-]+)` \|.*\| (.*?) \|$", PAGE, re.MULTILINE))
+    normal, queue = Settings(), QueueSettings()
+    assert [durations.duration(last[key].strip("`")) for key in ("pace", "retention")] == [
+        normal.pace, normal.retention,
+    ]  # fmt: skip
+    named = {
+        "policy": queue.policy,
+        "order": queue.order,
+        "match": normal.match,
+        "scheduler-name": normal.scheduler,
+    }
+    assert {key: last[key].strip("`") for key in named} == named
+    assert [int(last[key]) for key in ("reservation-depth", "max-reservations", "queue-depth")] == [
+        HYBRID_DEPTH, MOST_PROMISES, queue.looks,
+    ]  # fmt: skip
 
 
 # -- reading it again --------------------------------------------------------------------------------
