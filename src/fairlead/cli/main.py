@@ -17,6 +17,8 @@ from fairlead import __version__
 from fairlead.cli.demo import demo
 from fairlead.cli.errors import told
 from fairlead.cli.scheduler import scheduler
+from fairlead.cli.simulate import EPILOG as SIMULATE_EXAMPLES
+from fairlead.cli.simulate import simulate
 
 
 class Output(StrEnum):
@@ -78,6 +80,8 @@ for _name, (_module, _help) in SUB_APPS.items():
 app.command(epilog="Example: fairlead scheduler --config fairlead.yaml --port 8080")(scheduler)
 
 app.command(epilog="Example: fairlead demo --keep")(demo)
+
+app.command(epilog=SIMULATE_EXAMPLES)(simulate)
 
 OutputOption = Annotated[Output, typer.Option("--output", "-o", help="table, wide or json.")]
 ServerOption = Annotated[

@@ -1,0 +1,193 @@
+"""`fairlead simulate`, once its options are checked: read, play, tell, write.
+
+Called by `cli.simulate`, which imports this late. Files that cannot be written are found out before minutes
+of playing; the first Ctrl-C ends the playing and what is there is told, a second one ends the program.
+"""
+
+import signal
+import sys
+import time
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from fairlead.cli import simulate_scenario, simulate_show, simulate_words, words
+from fairlead.cli.errors import CliError
+from fairlead.cli.simulate import Asked, Choice
+from fairlead.sim import figure, inputs, play, report, report_csv
+from fairlead.sim.report import Summary
+from fairlead.sim.workload import Result, Workload
+
+INTERRUPTED = 130
+
+
+class Interrupt:
+    """Ctrl-C as a question that the player asks."""
+
+    def __init__(self) -> None:
+        self.wanted = False
+
+    def ask(self, _signal: int, _frame: FrameType | None) -> None:
+        if self.wanted:
+            raise KeyboardInterrupt
+        self.wanted = True
+        typer.echo("stopping; Ctrl-C again ends at once", err=True)
+
+    @contextmanager
+    def listening(self) -> Generator[None]:
+        """Only around the playing: elsewhere Ctrl-C is as always."""
+        before = signal.signal(signal.SIGINT, self.ask)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+
+def run(asked: Asked) -> None:
+    """All of the command. Exit code 130 after an interrupt, 1 for a scenario that fails."""
+    if not asked.input.exists():
+        raise CliError(f"{asked.input} does not exist")
+    outs = [out_path(asked, choice.label) for choice in asked.choices]
+    for path in (*outs, asked.report):
+        if path is not None:
+            _try(path)
+    if asked.input.suffix == ".scn":
+        return _scenario(asked)
+    workload = inputs.load(asked.input, **asked.machine._asdict())
+    if asked.output == "table":
+        simulate_show.tell_faults(workload.faults, asked.verbose)
+    if not workload.arrivals:
+        raise CliError(f"{asked.input} holds no job that could be played")
+    interrupt = Interrupt()
+    results: list[Result] = []
+    for choice, path in zip(asked.choices, outs, strict=True):
+        if interrupt.wanted:
+            break
+        results.append(_play(workload, choice, interrupt))
+        if path is not None:
+            _write_csv(results[-1], path)
+    _answer(asked, workload, results)
+    if interrupt.wanted:
+        _tell_stopped(asked, results)
+        raise SystemExit(INTERRUPTED)
+    return None
+
+
+def out_path(asked: Asked, label: str) -> Path | None:
+    """Where the jobs of one policy go: jobs.csv, or jobs.easy.csv where there are several."""
+    if asked.out is None or not asked.compare:
+        return asked.out
+    return asked.out.with_name(f"{asked.out.stem}.{label.replace(':', '-')}{asked.out.suffix}")
+
+
+def _try(path: Path) -> None:
+    """Fails now rather than after the playing; changes nothing."""
+    there = path.exists()
+    try:
+        path.open("a", encoding="utf-8").close()
+    except OSError as error:
+        raise CliError(f"cannot write {path}: {error.strerror}") from None
+    if not there:
+        path.unlink()
+
+
+# -- playing -----------------------------------------------------------------------------------------
+
+
+def _play(workload: Workload, choice: Choice, interrupt: Interrupt) -> Result:
+    """One simulation, with a bar on a terminal and its speed on stderr."""
+    bar = Progress(
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("jobs"),
+        TimeRemainingColumn(), TextColumn("{task.fields[now]}"),
+        console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty(),
+    )  # fmt: skip
+    begun = time.perf_counter()
+    with interrupt.listening(), bar:
+        task = bar.add_task(choice.label, total=len(workload.arrivals), now="")
+
+        def progress(ended: int, total: int, now: int) -> None:
+            bar.update(task, completed=ended, total=total, now=f"at {words.span(now)}")
+
+        result = play.play(workload, choice.settings, progress=progress, stop=lambda: interrupt.wanted)
+    took = max(time.perf_counter() - begun, 1e-9)
+    ended = sum(row.end >= 0 for row in result.rows)
+    typer.echo(f"{choice.label}: {ended:,} jobs in {took:.1f} s, {ended / took:,.0f} jobs/s", err=True)
+    return result._replace(policy=choice.label)
+
+
+# -- telling -----------------------------------------------------------------------------------------
+
+
+def _answer(asked: Asked, workload: Workload, results: Sequence[Result]) -> None:
+    """Tables or JSON, and the report."""
+    summaries = [report.summarise(result) for result in results]
+    said = simulate_words.verdict(summaries, results) if asked.compare else []
+    if asked.output == "json":
+        simulate_show.print_json(summaries, said, workload.faults, asked.verbose)
+    elif asked.compare:
+        simulate_show.show(simulate_show.comparison(summaries, said))
+    else:
+        simulate_show.show(simulate_show.one(summaries[0]))
+    if asked.report is not None:
+        _write_report(asked.report, results, summaries, said)
+
+
+def _write_report(
+    path: Path, results: Sequence[Result], summaries: Sequence[Summary], said: Sequence[str]
+) -> None:
+    first = summaries[0]
+    policies = ", ".join(s.policy for s in summaries)
+    text = figure.Words(
+        title=f"{first.workload} under {policies}",
+        subtitle=f"{simulate_words.sized(first)}, simulated by Fairlead",
+        warnings=[simulate_show.stopped(s) for s in summaries if not s.complete],
+        table=simulate_words.rows(summaries),
+        sentences=said,
+    )
+    drawn = figure.page(results, text) if path.suffix == ".html" else figure.drawing(results, text)
+    _write(path, drawn)
+
+
+def _write_csv(result: Result, path: Path) -> None:
+    try:
+        with path.open("w", encoding="utf-8", newline="") as file:
+            report_csv.write(result, file, words.ranges)
+    except OSError as error:
+        raise CliError(f"cannot write {path}: {error.strerror}") from None
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise CliError(f"cannot write {path}: {error.strerror}") from None
+
+
+def _tell_stopped(asked: Asked, results: Sequence[Result]) -> None:
+    """What an interrupt left out; the CSV itself has no place for a remark."""
+    left = [choice.label for choice in asked.choices[len(results) :]]
+    text = f"stopped early: {results[-1].policy} did not come to its end"
+    if left:
+        text += f", {', '.join(left)} did not begin"
+    if asked.out is not None:
+        text += "; in the CSV, jobs without start or end had not come to it"
+    typer.echo(text, err=True)
+
+
+def _scenario(asked: Asked) -> None:
+    """A scenario: its jobs, and whether all came as it expects."""
+    result, failure = simulate_scenario.run(asked.input)
+    if asked.out is not None:
+        _write_csv(result, asked.out)
+    if asked.output == "json":
+        simulate_show.print_scenario(result, failure)
+    else:
+        simulate_show.show(simulate_show.jobs(result.rows))
+    if failure:
+        raise CliError(failure)
+    typer.echo(f"{asked.input.name}: all as expected", err=True)
