@@ -50,6 +50,8 @@ NEEDED = (
     Right("get", "pods"),
     Right("patch", "pods"),
     Right("delete", "pods"),
+    Right("patch", "jobs", "batch"),
+    Right("delete", "jobs", "batch"),
     Right("create", "pods", sub="binding"),
     Right("patch", "pods", sub="status"),
     Right("create", "events", "events.k8s.io"),

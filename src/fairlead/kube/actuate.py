@@ -1,7 +1,7 @@
 """Carries out commands: which writer gets which, and what they share.
 
-Made and used by `kube.port`. The writers are `kube.bind`, `kube.conditions`, `kube.announce` and
-`kube.evict`. Must not wait: `perform` only queues.
+Made and used by `kube.port`. The writers are `kube.bind`, `kube.conditions`, `kube.announce`,
+`kube.evict` and `kube.end`. Must not wait: `perform` only queues.
 """
 
 import asyncio
@@ -13,16 +13,17 @@ from fairlead.kube.announce import Announcer, scheduled
 from fairlead.kube.bind import PLANNED, Binder
 from fairlead.kube.client import ApiClient
 from fairlead.kube.conditions import Conditions
+from fairlead.kube.end import Ender
 from fairlead.kube.evict import Evictor
 from fairlead.kube.outcomes import Metrics, Outcomes, Quiet, Stats, always
-from fairlead.model.command import Announce, Bind, Command, Evict, PatchCondition
+from fairlead.model.command import Announce, Bind, Command, End, Evict, PatchCondition
 from fairlead.runtime.port import Inbox
 
 
 class Actuator:
     """`stats` counts everything done, by name; the same goes to `registry` as metrics."""
 
-    handles: tuple[type, ...] = (Bind, Evict, PatchCondition, Announce)
+    handles: tuple[type, ...] = (Bind, Evict, End, PatchCondition, Announce)
 
     def __init__(
         self,
@@ -48,6 +49,9 @@ class Actuator:
         self._conditions = Conditions(*shared, rate=condition_rate)
         self._evictor = Evictor(
             client, self._outcomes, metrics, self.stats, fence=fence, request_timeout=request_timeout
+        )
+        self._ender = Ender(
+            client, self._announcer, metrics, self.stats, fence=fence, request_timeout=request_timeout
         )
         self._binder = Binder(
             client,
@@ -78,6 +82,8 @@ class Actuator:
                     self._announcer.add(command)
                 case Evict():
                     self._evictor.add(command)
+                case End():
+                    self._ender.add(command)
                 case _:
                     raise TypeError(f"the Kubernetes port does not perform {type(command).__name__}")
 
@@ -87,5 +93,6 @@ class Actuator:
     async def close(self) -> None:
         """Binds first; then a moment for the rest."""
         await self._binder.close()
-        await asyncio.gather(self._evictor.close(), self._conditions.close(), self._announcer.close())
+        await asyncio.gather(self._evictor.close(), self._ender.close(), self._conditions.close())
+        await self._announcer.close()
         self._outcomes.flush()

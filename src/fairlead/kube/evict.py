@@ -15,7 +15,8 @@ import structlog
 from fairlead.kube.bind import pod_path
 from fairlead.kube.client import ApiClient
 from fairlead.kube.conditions import condition_patch
-from fairlead.kube.errors import ApiError, KubeError, Unreachable
+from fairlead.kube.errors import ApiError, KubeError
+from fairlead.kube.insist import insist
 from fairlead.kube.outcomes import Metrics, Outcomes, Stats, always, count
 from fairlead.model.command import Evict
 from fairlead.model.event import Evicted
@@ -74,37 +75,18 @@ class Evictor:
         deadline = time.monotonic() + self._request_timeout
         try:
             try:
-                await self._insist(lambda left: self._mark(command, left), deadline)
+                await insist(lambda left: self._mark(command, left), deadline, self._fence)
             except ApiError as error:
                 # 422: the uid differs (or the mark is not to the server's taste); the deletion decides.
                 if error.status != 422:
                     raise
-            await self._insist(lambda left: self._delete(command, left), deadline)
+            await insist(lambda left: self._delete(command, left), deadline, self._fence)
         except ApiError as error:
             # A conflict is the uid's: the pod that was meant is gone.
             if error.status in (404, 409):
                 return "already gone"
             raise
         return ""
-
-    async def _insist(self, request: Callable[[float], Any], deadline: float) -> None:
-        attempt = 0
-        while True:
-            if not self._fence():
-                raise KubeError("not sent: this process may not write any more")
-            try:
-                await request(max(0.05, deadline - time.monotonic()))
-                return
-            except (ApiError, Unreachable) as error:
-                if isinstance(error, ApiError) and not error.transient:
-                    raise
-                attempt += 1
-                pause = min(2.0, 0.1 * 2**attempt)
-                if isinstance(error, ApiError):
-                    pause = max(pause, error.retry_after)
-                if time.monotonic() + pause >= deadline:
-                    raise
-                await asyncio.sleep(pause)
 
     async def _mark(self, command: Evict, timeout: float) -> None:
         """By uid, not by version: whatever else changed, this pod is to go."""

@@ -30,5 +30,5 @@ class Owner(Struct, frozen=True, gc=False, omit_defaults=True):
     deadline: int = 0
     """Job-level activeDeadlineSeconds in milliseconds; 0 means none."""
     started: int = 0
-    """When a Job's deadline began to run, in milliseconds since the epoch: its pods may still wait. 0 = not yet."""
+    """Since when a Job's deadline runs, in milliseconds since the epoch; its pods may wait. 0 = not yet."""
     owner: OwnerRef | None = None

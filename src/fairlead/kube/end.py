@@ -1,0 +1,124 @@
+"""Ends groups whose walltime is over: fails Jobs, deletes owners and pods, each only if it is the one meant.
+
+Used by `kube.actuate`. A Job is failed by setting its activeDeadlineSeconds to what is over already: the Job
+controller then ends its pods and keeps the Job, its history and its finalizers' work (B18, F10). Nothing is
+forced: pods get the grace they ask for, finalizers and blockOwnerDeletion are waited for by Kubernetes. Must
+not try for ever: the engine asks again while there is something to end.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import msgspec
+import structlog
+
+from fairlead.kube.announce import MERGE_PATCH, Announcer
+from fairlead.kube.bind import pod_path
+from fairlead.kube.client import ApiClient, segment
+from fairlead.kube.errors import ApiError, KubeError
+from fairlead.kube.insist import insist
+from fairlead.kube.outcomes import Metrics, Stats, always, count
+from fairlead.model.command import Announce, End, ObjectRef
+
+log = structlog.get_logger("fairlead.kube")
+
+PARALLEL = 16
+"""Requests at a time: ending must not crowd out binds, which give what was ended to others."""
+ENDED = "fairlead.dev/ended"
+PROPAGATION = "Foreground"
+"""A Job that is deleted stays until its pods, which block that, are gone: nobody takes it for done before."""
+GONE = (404, 409)
+"""Not there any more, or another object of that name (or, with a version, changed: then it is asked anew)."""
+
+
+class Ender:
+    def __init__(
+        self,
+        client: ApiClient,
+        announcer: Announcer,
+        metrics: Metrics,
+        stats: Stats,
+        *,
+        fence: Callable[[], bool] = always,
+        request_timeout: float = 10.0,
+    ) -> None:
+        self._client = client
+        self._announcer = announcer
+        self._metrics = metrics
+        self._stats = stats
+        self._fence = fence
+        self._request_timeout = request_timeout
+        self._room = asyncio.Semaphore(PARALLEL)
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def add(self, command: End) -> None:
+        """Begin all that the command asks for."""
+        for ref in command.fail:
+            self._begin(ref, lambda left, ref=ref: self._fail(ref, command.text, left))
+        for ref in command.delete:
+            self._begin(ref, lambda left, ref=ref: self._delete(ref, left))
+        for ref in command.pods:
+            self._begin(ref, lambda left, ref=ref: self._delete_pod(ref, left))
+
+    async def close(self, patience: float = 2.0) -> None:
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=patience)
+        for task in list(self._tasks):
+            task.cancel()
+
+    def _begin(self, ref: ObjectRef, request: Callable[[float], Coroutine[Any, Any, None]]) -> None:
+        task = asyncio.create_task(self._work(ref, request))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _work(self, ref: ObjectRef, request: Callable[[float], Coroutine[Any, Any, None]]) -> None:
+        async with self._room:
+            outcome = await self._outcome(ref, request)
+        count(self._stats, f"end_{outcome}")
+        self._metrics.writes.labels("end", outcome).inc()
+
+    async def _outcome(self, ref: ObjectRef, request: Callable[[float], Coroutine[Any, Any, None]]) -> str:
+        try:
+            await insist(request, time.monotonic() + self._request_timeout, self._fence)
+        except KubeError as error:
+            if isinstance(error, ApiError) and error.status in GONE:
+                return "gone"
+            log.warning("what is past its walltime could not be ended", kind=ref.kind, name=ref.name,
+                        namespace=ref.namespace, error=str(error))  # fmt: skip
+            if isinstance(error, ApiError) and error.status == 403:
+                note = f"its walltime is over, but it cannot be ended: {error}"
+                self._announcer.add(Announce(ref, "EndForbidden", note, warning=True, action="Ending"))
+            return "failed"
+        return "done"
+
+    async def _fail(self, ref: ObjectRef, text: str, timeout: float) -> None:
+        """By uid, not by version: whatever else changes, this Job is over. 422 would be the uid's."""
+        body = {
+            "metadata": {"uid": ref.uid, "annotations": {ENDED: f"Timeout: {text}"}},
+            "spec": {"activeDeadlineSeconds": 1},
+        }
+        patch = msgspec.json.encode(body)
+        await self._client.patch(_job_path(ref), patch, content=MERGE_PATCH, timeout=timeout)
+
+    async def _delete(self, ref: ObjectRef, timeout: float) -> None:
+        """By uid and version: that the Job is the group's alone was true of this version."""
+        body = msgspec.json.encode({**_only(ref), "propagationPolicy": PROPAGATION})
+        await self._client.delete(_job_path(ref), body, timeout=timeout)
+
+    async def _delete_pod(self, ref: ObjectRef, timeout: float) -> None:
+        path = pod_path(ref.namespace, ref.name)
+        await self._client.delete(path, msgspec.json.encode(_only(ref)), timeout=timeout)
+
+
+def _only(ref: ObjectRef) -> dict[str, Any]:
+    """Delete options that hold for this very object."""
+    preconditions = {"uid": ref.uid}
+    if ref.version:
+        preconditions["resourceVersion"] = str(ref.version)
+    return {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions}
+
+
+def _job_path(ref: ObjectRef) -> str:
+    return f"/apis/batch/v1/namespaces/{segment(ref.namespace)}/jobs/{segment(ref.name)}"
