@@ -96,9 +96,11 @@ def _taken_apart(path: Path, where: str, document: object) -> Iterator[tuple[str
 
 
 def plain(value: object) -> object:
-    """A YAML value as JSON has it: times as text, numbers with a point as quantities."""
+    """A YAML value as JSON has it: times as text, numbers with a point as quantities, no nulls."""
     if isinstance(value, dict):
-        return {key: plain(each) for key, each in cast("dict[object, object]", value).items()}
+        return {
+            key: plain(each) for key, each in cast("dict[object, object]", value).items() if each is not None
+        }
     if isinstance(value, list):
         return [plain(each) for each in cast("list[object]", value)]
     if isinstance(value, datetime):
