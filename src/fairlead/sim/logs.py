@@ -42,7 +42,7 @@ class Faults:
         self._strict = strict
 
     def add(self, line: int, kind: str, text: str) -> None:
-        """Note a fault (line 0: the text says where); raises FileError when strict, unless the job was merely `killed`."""
+        """Note a fault (line 0: the text says where). Raises FileError when strict, but for `killed` jobs."""
         if self._strict and kind != "killed":
             place = f"{self._path}:{line}" if line else f"{self._path}"
             raise FileError(f"{place}: {text}; mend it or leave out --strict")
