@@ -14,7 +14,7 @@ from fairlead.model.command import Announce, Command, ObjectRef, PatchCondition
 from fairlead.model.group import Outcome, Phase, Why
 from fairlead.model.pod import Pod
 
-_AT_ONCE = (Why.UNSATISFIABLE, Why.INVALID, Why.UNSUPPORTED, Why.BROKEN)
+_AT_ONCE = (Why.UNSATISFIABLE, Why.INVALID, Why.UNSUPPORTED, Why.BROKEN, Why.TIMEOUT)
 """Nothing else is going to happen by itself, so there is no point in waiting."""
 _WARNINGS = (*_AT_ONCE, Why.FAILED)
 _WAITING = (Phase.HELD, Phase.QUEUED)
@@ -51,11 +51,11 @@ def _tell_one(state: State, group: Group) -> list[Command]:
 
 
 def _announce(state: State, group: Group) -> list[Command]:
-    regarding = _regarding(state, group)
-    if regarding is None:
+    about = regarding(state, group)
+    if about is None:
         return []
     why = group.reason.why
-    return [Announce(regarding, _word(state, group), _sentence(state, group), warning=why in _WARNINGS)]
+    return [Announce(about, _word(state, group), _sentence(state, group), warning=why in _WARNINGS)]
 
 
 def _word(state: State, group: Group) -> str:
@@ -78,8 +78,8 @@ def _sentence(state: State, group: Group) -> str:
     return f"group {group.name}: {text}" if text else f"group {group.name} {group.outcome or group.phase}"
 
 
-def _regarding(state: State, group: Group) -> ObjectRef | None:
-    """The Job if the group is one, else its first pod that still exists."""
+def regarding(state: State, group: Group) -> ObjectRef | None:
+    """What its Events are about: the Job if the group is one, else its first pod that still exists."""
     for uid in group.owners if group.source == "job" else ():
         owner = state.owners.get(uid)
         if owner is not None:

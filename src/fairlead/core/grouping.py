@@ -11,6 +11,7 @@ from fairlead.core import durations
 from fairlead.model.group import Reason, Why
 from fairlead.model.owner import Owner
 from fairlead.model.pod import Pod
+from fairlead.model.settings import DEFAULT_QUEUE, QueueSettings, Settings
 
 GROUP = "fairlead.dev/group"
 GROUP_SIZE = "fairlead.dev/group-size"
@@ -22,6 +23,11 @@ _NAMES = (
 )
 QUEUE = "fairlead.dev/queue"
 DURATION = "fairlead.dev/duration"
+ON_TIMEOUT = "fairlead.dev/on-timeout"
+ON_TIMEOUTS = ("fail", "delete", "pods")
+"""What becomes of a Job at its walltime: it fails and stays, it is deleted, or only its pods are."""
+SERVICES = ("ReplicaSet", "StatefulSet", "ReplicationController", "DaemonSet")
+"""Their pods are to run for ever: a queue's walltimes are not meant for them (D10)."""
 BEGIN_TIME = "fairlead.dev/begin-time"
 REQUIRED_TOPOLOGY = "fairlead.dev/required-topology"
 PREFERRED_TOPOLOGY = "fairlead.dev/preferred-topology"
@@ -37,13 +43,28 @@ class Key(NamedTuple):
 
 
 class Demand(NamedTuple):
-    """What a group asks for, or why it cannot be read. Times in milliseconds; 0 = none."""
+    """What a group asks for, or why it cannot be read. Times in milliseconds; 0 = none.
+
+    `limit` is the walltime if Fairlead is the one to enforce it: it is not where the pods' own
+    activeDeadlineSeconds say it.
+    """
 
     size: int
     queue: str
     duration: int
     begin: int
     hold: Reason | None
+    limit: int = 0
+
+
+class Walltime(NamedTuple):
+    """How long a group may run, in milliseconds, 0 = for ever; `limit` as in Demand."""
+
+    duration: int = 0
+    limit: int = 0
+    wrong: Reason | None = None
+    stated: bool = False
+    """Whether the group's own objects say it, and not the queue."""
 
 
 def key_of(pod: Pod) -> Key:
@@ -57,23 +78,84 @@ def key_of(pod: Pod) -> Key:
     return Key(f"pod:{pod.uid}", "pod", pod.name)
 
 
-def demand(source: str, members: Sequence[Pod], owners: Sequence[Owner], missing_owner: bool) -> Demand:
+def demand(
+    source: str, members: Sequence[Pod], owners: Sequence[Owner], missing_owner: bool, settings: Settings
+) -> Demand:
     """Read size, walltime, begin time and queue of a group.
 
     `members` are its live pods in order of arrival, `owners` the controllers of any of them that are
     known, `missing_owner` whether one is named but has not been seen.
     """
-    notes = _annotations(members, owners)
+    notes = annotations(members, owners)
     size, hold = _size(source, members, owners, missing_owner)
-    length, wrong_length = _walltime(notes, members)
+    name = notes.get(QUEUE, DEFAULT_QUEUE)
+    queue = settings.queue(name)
+    time = walltime(notes, members, queue)
     begin, wrong_begin = _begin(notes)
-    unsupported = _unsupported(members, notes)
-    return Demand(
-        size, notes.get(QUEUE, "default"), length, begin, hold or wrong_length or wrong_begin or unsupported
-    )
+    wrong = hold or _no_queue(name, queue, settings) or time.wrong or wrong_begin or _unknown_end(notes)
+    return Demand(size, name, time.duration, begin, wrong or _unsupported(members, notes), time.limit)
 
 
-def _annotations(members: Sequence[Pod], owners: Sequence[Owner]) -> dict[str, str]:
+def walltime(notes: dict[str, str], members: Sequence[Pod], queue: QueueSettings | None) -> Walltime:
+    """The annotation, else the pods' own activeDeadlineSeconds, else what the queue gives (design.md §6)."""
+    longest = queue.longest if queue is not None else 0
+    text = notes.get(DURATION)
+    if text is not None:
+        length = durations.duration(text)
+        if length is None or length > _LONGEST:
+            return Walltime(
+                wrong=_invalid(
+                    f"annotation {DURATION} is {text!r}, not a duration such as 3600, 90s or 2h30m"
+                    + ("" if length is None else f" (at most {durations.show(_LONGEST)})")
+                )
+            )
+        found = Walltime(length, length, stated=True)
+    elif own := _own_deadline(members):
+        found = Walltime(own, stated=True)
+    else:
+        return _of_queue(members, queue)
+    if queue is not None and longest and found.duration > longest:
+        asked, most = durations.show(found.duration), durations.show(longest)
+        return Walltime(
+            wrong=_invalid(f"asks for a walltime of {asked}, queue {queue.name} gives {most} at most")
+        )
+    return found
+
+
+_LONGEST = 36_500 * 86_400_000
+"""More than anybody means, and small enough that the sum of two times is no overflow."""
+
+
+def _own_deadline(members: Sequence[Pod]) -> int:
+    """By when the kubelets will have ended all of them; 0 if one of them has no deadline."""
+    if not members or not all(pod.walltime for pod in members):
+        return 0
+    return min(max(pod.walltime for pod in members), _LONGEST)
+
+
+def _of_queue(members: Sequence[Pod], queue: QueueSettings | None) -> Walltime:
+    """The queue's default, else its maximum; nothing for services, which are to run for ever."""
+    if queue is None or any(pod.owner is not None and pod.owner.kind in SERVICES for pod in members):
+        return Walltime()
+    length = min(queue.walltime or queue.longest, queue.longest or queue.walltime)
+    return Walltime(length, length)
+
+
+def _no_queue(name: str, queue: QueueSettings | None, settings: Settings) -> Reason | None:
+    if queue is not None:
+        return None
+    known = ", ".join(each.name for each in settings.queues)
+    return _invalid(f"annotation {QUEUE} is {name!r}: no such queue, the queues are {known}")
+
+
+def _unknown_end(notes: dict[str, str]) -> Reason | None:
+    text = notes.get(ON_TIMEOUT, ON_TIMEOUTS[0])
+    if text in ON_TIMEOUTS:
+        return None
+    return _invalid(f"annotation {ON_TIMEOUT} is {text!r}, not one of {', '.join(ON_TIMEOUTS)}")
+
+
+def annotations(members: Sequence[Pod], owners: Sequence[Owner]) -> dict[str, str]:
     """Fairlead's annotations: the first member that has a key wins, owners fill what is missing."""
     notes: dict[str, str] = {}
     for holder in (*members[:1], *owners, *members[1:]):
@@ -146,16 +228,6 @@ def _unstated_size(
     if len(uids) == 1 and len(owners) == 1 and owners[0].uid in uids:
         return max(owners[0].size, 1), None
     return 1, None
-
-
-def _walltime(notes: dict[str, str], members: Sequence[Pod]) -> tuple[int, Reason | None]:
-    text = notes.get(DURATION)
-    if text is None:
-        return max((pod.walltime for pod in members), default=0), None
-    length = durations.duration(text)
-    if length is None:
-        return 0, _invalid(f"annotation {DURATION} is {text!r}, not a duration such as 3600, 90s or 2h30m")
-    return length, None
 
 
 def _begin(notes: dict[str, str]) -> tuple[int, Reason | None]:

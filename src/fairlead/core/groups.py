@@ -7,7 +7,7 @@ Giving up a failed start is not decided here but by the ladder (`control.ladder`
 
 from typing import NamedTuple
 
-from fairlead.core.grouping import demand
+from fairlead.core.grouping import annotations, demand, walltime
 from fairlead.core.lifecycle import may_move
 from fairlead.core.snapshot import Request, Task
 from fairlead.core.state import IDLE, Group, State
@@ -75,7 +75,7 @@ def refresh(state: State, group: Group) -> None:
     requests: tuple[Request, ...] = ()
     if group.phase is Phase.ENDED and not group.rejected:
         pass
-    elif not found.live and not (group.source != "pod" and _expects(owners)):
+    elif not found.live and (group.timed_out or not (group.source != "pod" and _expects(owners))):
         _end(state, group, owners)
     elif group.phase in (Phase.STARTING, Phase.RUNNING) or found.bound or found.intended:
         requests = _started(state, group, found, owners)
@@ -96,21 +96,26 @@ def _expects(owners: list[Owner]) -> bool:
 
 def _end(state: State, group: Group, owners: list[Owner]) -> None:
     ended = [o.ended for o in owners if o.ended]
-    if ended:
-        outcome = Outcome.FAILED if "failed" in ended else Outcome.COMPLETED
-    elif group.failed:
-        outcome = Outcome.FAILED
+    if group.timed_out:  # whatever became of the pods then
+        move(state, group, Phase.ENDED, group.reason, Outcome.TIMEOUT)
+        return
+    if "timeout" in ended:
+        outcome, text = Outcome.TIMEOUT, "activeDeadlineSeconds of its Job were over"
+    elif "failed" in ended or (group.failed and not ended):
+        outcome, text = Outcome.FAILED, ""
+        if any(state.pods[uid].overdue for uid in group.pods):
+            outcome, text = Outcome.TIMEOUT, "activeDeadlineSeconds of its pods were over"
     else:
-        outcome = Outcome.COMPLETED if group.completed else Outcome.CANCELLED
-    why = {Outcome.FAILED: Why.FAILED, Outcome.COMPLETED: Why.COMPLETED}.get(outcome, Why.CANCELLED)
-    move(state, group, Phase.ENDED, Reason(why, ""), outcome)
+        outcome, text = Outcome.COMPLETED if ended or group.completed else Outcome.CANCELLED, ""
+    move(state, group, Phase.ENDED, Reason(Why(outcome.value.capitalize()), text), outcome)
 
 
 def _unstarted(state: State, group: Group, found: Members, owners: list[Owner]) -> tuple[Request, ...]:
     """HELD, QUEUED or rejected: is the group complete and may it wait for a start?"""
     missing = any(uid not in state.owners for uid in group.owners)
-    want = demand(group.source, found.live, owners, missing)
+    want = demand(group.source, found.live, owners, missing, state.settings)
     group.size, group.queue, group.duration, group.begin = want.size, want.queue, want.duration, want.begin
+    group.limit, group.latest_end = want.limit, _latest_end(owners)
     group.started_size = group.granted_at = group.bound_at = group.recovering_since = 0
     group.nodes, group.broken = (), ""
     hold = _hold(state, group, found, owners, want.hold)
@@ -153,6 +158,9 @@ def _hold(
 
 def _started(state: State, group: Group, found: Members, owners: list[Owner]) -> tuple[Request, ...]:
     """STARTING or RUNNING: has everything been bound, and who wants to join?"""
+    _follow_limits(state, group, found, owners)
+    if group.timed_out:  # nobody joins it any more, and it does not start anew
+        return ()
     if group.phase in (Phase.HELD, Phase.QUEUED) or group.rejected:
         _found_started(state, group, found, owners)
     if _over_before_its_end(group, found, owners):
@@ -180,11 +188,40 @@ def _started(state: State, group: Group, found: Members, owners: list[Owner]) ->
 
 def _found_started(state: State, group: Group, found: Members, owners: list[Owner]) -> None:
     """Bound by an earlier process, whose store is lost, or by others: what is there counts as the start."""
-    want = demand(group.source, found.live, owners, any(uid not in state.owners for uid in group.owners))
-    group.size = want.size
+    missing = any(uid not in state.owners for uid in group.owners)
+    want = demand(group.source, found.live, owners, missing, state.settings)
+    group.size, group.limit = want.size, want.limit
     group.queue, group.duration, group.begin = want.queue, want.duration, want.begin
     group.started_size = group.started_size or (want.size if found.intended else len(found.bound))
     move(state, group, Phase.STARTING, Reason(Why.STARTED))
+
+
+def _follow_limits(state: State, group: Group, found: Members, owners: list[Owner]) -> None:
+    """What its objects say now of its walltime holds at once, also of one that runs (I17).
+
+    What cannot be read, or is more than the queue gives, changes nothing. A walltime that the queue gave
+    at the start stays; the queue's own change is for those that start later.
+    """
+    group.latest_end = _latest_end(owners)
+    if not found.live:
+        return
+    queue = state.settings.queue(group.queue)
+    said = walltime(annotations(found.live, owners), found.live, queue)
+    if said.wrong is not None:
+        return
+    duration = said.duration
+    if not said.stated and duration:
+        duration = group.duration
+    group.limit = said.limit and duration
+    if duration != group.duration:
+        group.duration = duration
+        state.dirty = True
+
+
+def _latest_end(owners: list[Owner]) -> int:
+    """When a Job's own deadline is over: it runs from the Job's start, while its pods wait too."""
+    runs = [o for o in owners if o.deadline and o.started and not (o.suspended or o.ended)]
+    return min((o.started + o.deadline for o in runs), default=0)
 
 
 def _whole(group: Group) -> None:

@@ -110,6 +110,8 @@ def _left_behind(state: State, group: Group, pod: Pod) -> bool:
     """
     if group.phase not in (Phase.STARTING, Phase.RUNNING) or pod.deleting or pod.node:
         return False
+    if group.timed_out:  # a controller brought it for one that is being ended (times are whole seconds)
+        return pod.created + 1000 > group.started_at + group.duration
     if pod.owner is None and group.completed:
         return False
     for uid in group.owners:

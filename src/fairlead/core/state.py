@@ -12,7 +12,7 @@ from fairlead.core.inventory import Inventory
 from fairlead.core.profile import Share
 from fairlead.core.snapshot import Request
 from fairlead.model.event import BindError
-from fairlead.model.group import GroupRecord, Outcome, Phase, Reason
+from fairlead.model.group import GroupRecord, Outcome, Phase, Reason, Why
 from fairlead.model.owner import Owner
 from fairlead.model.plan import Reserve
 from fairlead.model.pod import Pod
@@ -72,6 +72,14 @@ class Group:
         self.size, self.seen, self.priority = 1, 0, 0
         self.queue = "default"
         self.duration, self.begin = 0, 0
+        self.limit = 0
+        """The walltime that Fairlead itself enforces; 0 where the clock is somebody else's."""
+        self.latest_end = 0
+        """When Kubernetes will end it, started or not (a Job's own deadline); 0 if nothing says so."""
+        self.endings, self.end_again_at = 0, 0
+        """How often its end was asked for, and when to ask again; owned by `control.enforce`."""
+        self.warned = ""
+        """What was last said of `latest_end`; owned by `control.enforce`."""
         self.phase, self.outcome, self.reason = Phase.HELD, Outcome.NONE, Reason()
         self.since = first_seen
         """When the phase or the reason last changed."""
@@ -105,6 +113,11 @@ class Group:
     @property
     def rejected(self) -> bool:
         return self.phase is Phase.ENDED and self.outcome is Outcome.REJECTED
+
+    @property
+    def timed_out(self) -> bool:
+        """Its walltime is over and it is being ended (`control.enforce`), be it by an earlier process."""
+        return self.phase is Phase.RUNNING and self.reason.why is Why.TIMEOUT
 
     def record(self) -> GroupRecord:
         """The group as the store and people see it."""

@@ -279,13 +279,35 @@ def _notes(state: State, group: Group) -> list[str]:
             length = durations.show(owner.deadline)
             notes.append(
                 f"activeDeadlineSeconds ({length}) of {owner.kind} {owner.name} runs while it waits:"
-                " Kubernetes will end it then, started or not"
+                f" Kubernetes will end it {_then(group, state.now)}, started or not"
             )
+    notes += _walltime_notes(group, state.now)
     joining = len(members(state, group).waiting)
     if group.phase is Phase.RUNNING and joining:
         notes.append(f"waiting to join it: {joining} {_pods(joining)}")
     if group.attempts:
         notes.append(f"failed starts so far: {group.attempts}")
+    return notes
+
+
+def _then(group: Group, now: int) -> str:
+    return f"in {_soon(group.latest_end - now)}" if group.latest_end > now else "then"
+
+
+def _walltime_notes(group: Group, now: int) -> list[str]:
+    """Whose clock runs, and when it is over."""
+    if not group.duration or group.phase is Phase.ENDED:
+        return []
+    length = durations.show(group.duration)
+    if not group.limit:
+        notes = [f"its walltime of {length} is that of its pods' activeDeadlineSeconds: the kubelets end it"]
+    elif group.started_at and not group.timed_out:
+        left = _soon(group.started_at + group.limit - now)
+        notes = [f"Fairlead ends it when its walltime of {length} is over, in {left}"]
+    else:
+        notes = [f"Fairlead ends it when all its members have run for its walltime of {length}"]
+    if group.latest_end and now + group.duration > group.latest_end and not group.started_at:
+        notes.append("started now, it could not run for its walltime before Kubernetes ends it")
     return notes
 
 

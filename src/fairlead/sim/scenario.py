@@ -3,7 +3,8 @@
 Used by `tests/unit/test_scenarios.py` and (later) `fairlead simulate`. One line is one thing that happens,
 at a time (HH:MM, HH:MM:SS), and after `->` what is expected 20 ms later; parts are joined by `;`. A line
 that begins with `+` happens together with the one above it. `#` begins a comment, an indented line goes on
-with the line above. The first line is the cluster:
+with the line above. The first line is the cluster (`walltime=1h longest=4h` are its
+queue's default and maximum):
 
     cluster 4 nodes cpu=32 gpu=4        policy fcfs match=pack
     00:00 submit big   4x gpu=4 for 60m         -> start big n0-n3
@@ -16,11 +17,15 @@ What happens (`sim.stage` has one method per verb):
     submit NAME [Nx] cpu=2 gpu=1 [+ Mx cpu=8] [as job|deployment|statefulset|ordered] [for 60m] [runs 5s]
            [suspended] [gated] and key=value: priority= ns= size= first= begin=HH:MM only=label:value
            tolerates=key unsupported=field exclusive= labels=fairlead|fluxnetes|fluence|none group=
+           duration= queue= on-timeout=fail|delete|pods grace=30s own-deadline=5m (its pods' own),
+           deadline=5m (its Job's own)
     burst PREFIX 100 2x cpu=1           PREFIX0 … PREFIX99, each submitted like that, all at once
     bring NAME 2                        two more members come: late, surplus or replacement ones
     delete, terminate, finish, fail, ungate, patch   NAME or one pod, NAME-2
-    suspend, resume, completes          the Job of that name
+    overdue NAME                        its pods' own deadline is over
+    suspend, resume, completes          the Job of that name (`completes NAME timeout`: for its deadline)
     relabel POD group=x size=3          an empty value takes the label away
+    edit NAME duration=2h               an annotation of its pods is changed, or taken away
     bindto POD NODE                     somebody else binds our pod
     node n4 joins cpu=32 zone=a         also gone, cordoned, uncordoned, down, up, labelled k=v, has cpu=8
     foreign POD on n0 cpu=4 [for 5m]    a pod of another scheduler
@@ -31,11 +36,12 @@ What is expected. A group is called by the name it was submitted under (`ns/name
 
     start NAME [n0-n3]      it started since the line above (and nothing else did: every start must be told)
     hold, wait, reject, run, starting, broken NAME [(words of the reason)]
-    end NAME completed|failed|cancelled
+    end NAME completed|failed|cancelled|timeout
     on NAME n0*2,n1         where its live pods are bound
     order A B C             they started in this order, ever
     free n1 cpu=4           what the engine takes to be free
-    told NAME Reason        a Kubernetes Event about one of its pods or its Job
+    told NAME Reason [(words of the note)]      a Kubernetes Event about one of its pods or its Job
+    owner NAME there|gone|completed|timeout     what has become of its Job
     gone NAME               the engine has forgotten it
     nothing                 no start
 """
@@ -51,7 +57,7 @@ from fairlead.model import command as cmd
 from fairlead.model import quantity
 from fairlead.model.group import Phase
 from fairlead.model.settings import Settings, single
-from fairlead.sim.stage import Stage, Unclear, split
+from fairlead.sim.stage import Stage, Unclear, length, split
 
 SETTLE = 20
 """Milliseconds between what happens and the look at what came of it."""
@@ -144,8 +150,11 @@ class Report:
         words = scenario.cluster.split()
         plain, pairs = split(words)
         policy = plain[plain.index("policy") + 1] if "policy" in plain else "fcfs"
+        limits = {key: length(pairs.pop(key)) for key in ("walltime", "longest") if key in pairs}
         match = pairs.pop("match", "first")
-        self.stage = Stage(Settings(queues=single(policy), match=match, pace=int(pairs.pop("pace", "0"))))
+        self.stage = Stage(
+            Settings(queues=single(policy, **limits), match=match, pace=int(pairs.pop("pace", "0")))
+        )
         self.world = self.stage.world
         for i in range(int(words[1])):
             self.stage.add_node(f"n{i}", pairs)
@@ -288,20 +297,31 @@ class Report:
         return f"{node} has {wrong} free" if wrong else ""
 
     def _is_told(self, rest: str) -> str:
-        name, reason = rest.split()
+        head, _, words = rest.partition("(")
+        name, reason = head.split()
         events = [
-            (command.regarding.name, str(command.reason))
+            (command.regarding.name, str(command.reason), command.note)
             for _, command in self.world.log
             if isinstance(command, cmd.Announce)
         ]
-        if any(why == reason and re.fullmatch(rf"{re.escape(name)}(-\d+)?", about) for about, why in events):
-            return ""
-        return f"told {events}"
+        told = [note for about, why, note in events if why == reason and _is_about(about, name)]
+        return "" if any(words.strip().rstrip(")") in note for note in told) else f"told {events}"
+
+    def _is_owner(self, rest: str) -> str:
+        name, wanted = rest.split()
+        entry = self.stage.entries[name]
+        owner = self.world.owners.get(entry.owner.uid) if entry.owner is not None else None
+        found = "gone" if owner is None else owner.ended or "there"
+        return "" if found == wanted else f"the owner of {name} is {found}"
 
     def _picture(self) -> list[str]:
         """All groups, for whoever has to find out what went wrong."""
         groups = sorted(self.world.engine.state.groups.values(), key=lambda group: group.seq)
         return ["  now:", *(f"    {self._describe(self._name_of(g.id))}" for g in groups[:20])]
+
+
+def _is_about(name: str, entry: str) -> bool:
+    return re.fullmatch(rf"{re.escape(entry)}(-\d+)?", name) is not None
 
 
 def _spread(text: str) -> Iterator[tuple[str, int]]:

@@ -27,6 +27,7 @@ _LABELS = {
     "fluence": ("scheduling.x-k8s.io/pod-group", "fluence.group-size"),
 }
 _RESOURCES = {"cpu", "memory", "gpu", "pods", "disk"}
+_NOTES = {"duration", "exclusive", "on-timeout", "queue", "required-topology"}
 
 
 class Unclear(ValueError):
@@ -42,6 +43,7 @@ class Entry(NamedTuple):
     owner: Owner | None
     run_time: int
     labelled: bool
+    grace: int = 0
 
 
 def amounts(words: dict[str, str], **fixed: int) -> Amounts:
@@ -176,6 +178,7 @@ class Stage:
             owner = Owner(
                 self._new_uid(name), _KINDS[kind], namespace, name, 0, size,
                 suspended="suspended" in plain, ordered=kind == "ordered",
+                deadline=length(pairs["deadline"]) if "deadline" in pairs else 0, started=self.world.now,
             )  # fmt: skip
             self.world.owner(owner)
         template = Pod(
@@ -184,11 +187,14 @@ class Stage:
             labels=self._labels(name, len(shapes), pairs) if labelled else {},
             annotations=self._annotations(plain, pairs),
             owner=OwnerRef(owner.kind, name, owner.uid) if owner else None,
+            walltime=length(pairs["own-deadline"]) if "own-deadline" in pairs else 0,
         )  # fmt: skip
         run_time = length(plain[plain.index("runs") + 1]) if "runs" in plain else 0
         if not run_time and "for" in plain:
             run_time = length(plain[plain.index("for") + 1])
-        entry = Entry(name, tuple(shapes), template, owner, run_time, labelled or owner is not None or many)
+        grace = length(pairs["grace"]) if "grace" in pairs else 0
+        many = labelled or owner is not None or many
+        entry = Entry(name, tuple(shapes), template, owner, run_time, many, grace)
         key = name if namespace == "default" else f"{namespace}/{name}"
         self.entries[key] = entry
         self.count.setdefault(key, 0)
@@ -219,9 +225,7 @@ class Stage:
         return labels if stated == "none" else {**labels, size_label: stated}
 
     def _annotations(self, plain: list[str], pairs: dict[str, str]) -> dict[str, str]:
-        notes = {f"fairlead.dev/{k}": v for k, v in pairs.items() if k in ("duration", "exclusive")}
-        if "required-topology" in pairs:
-            notes["fairlead.dev/required-topology"] = pairs["required-topology"]
+        notes = {f"fairlead.dev/{k}": v for k, v in pairs.items() if k in _NOTES}
         if "for" in plain:
             notes["fairlead.dev/duration"] = plain[plain.index("for") + 1]
         if "begin" in pairs:
@@ -235,9 +239,10 @@ class Stage:
         self.count[key] += 1
         alone = not entry.labelled and len(entry.shapes) == 1
         name = entry.name if alone else f"{entry.name}-{number}"
-        self.world.pod(
-            structs.replace(entry.template, uid=self._new_uid(name), name=name, shape=shape), entry.run_time
-        )
+        pod = structs.replace(entry.template, uid=self._new_uid(name), name=name, shape=shape)
+        if entry.grace:
+            self.world.grace[pod.uid] = entry.grace
+        self.world.pod(pod, entry.run_time)
 
     def _do_bring(self, words: list[str]) -> None:
         name, number = words[0], int(words[1])
@@ -291,8 +296,13 @@ class Stage:
             self.world.change(pod.uid, phase=PodPhase.FAILED)
 
     def _do_completes(self, words: list[str]) -> None:
-        """The Job itself says that it is complete."""
-        self._own(words[0], ended="completed")
+        """The Job itself says that it is complete, or what else the second word says."""
+        self._own(words[0], ended=words[1] if len(words) > 1 else "completed")
+
+    def _do_overdue(self, words: list[str]) -> None:
+        """The kubelet ends the pods for their own activeDeadlineSeconds."""
+        for pod in self._pods(words):
+            self.world.change(pod.uid, phase=PodPhase.FAILED, overdue=True)
 
     def _own(self, name: str, **fields: object) -> None:
         entry = self.entries[name]
@@ -325,6 +335,13 @@ class Stage:
                 if value:
                     labels[label] = value
             self.world.change(pod.uid, labels=labels)
+
+    def _do_edit(self, words: list[str]) -> None:
+        """`edit big duration=2h`: on its pods; an empty value takes the annotation away."""
+        plain, pairs = split(words)
+        for pod in self._pods(plain):
+            notes = {**pod.annotations, **{f"fairlead.dev/{key}": value for key, value in pairs.items()}}
+            self.world.change(pod.uid, annotations={key: value for key, value in notes.items() if value})
 
     def _do_patch(self, words: list[str]) -> None:
         """Somebody changes something of no concern: only the resourceVersion moves."""

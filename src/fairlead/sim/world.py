@@ -80,6 +80,8 @@ class World:
         self.nodes: dict[str, Node] = {}
         self.owners: dict[str, Owner] = {}
         self.run_time: dict[str, int] = {}
+        self.grace: dict[str, int] = {}
+        """Pod -> how long it takes to end when it is deleted at its walltime, in milliseconds."""
         self.groups: dict[str, GroupRecord] = {}
         self.grants: dict[str, Grant] = {}
         self.reservations: tuple[Reserve, ...] = ()
@@ -113,7 +115,9 @@ class World:
         records = sorted(self.groups.values(), key=lambda r: (r.seq, r.id))
         grants = sorted(self.grants.values(), key=lambda g: (g.at, g.id))
         waiting = {r.id for r in records if r.phase in (Phase.HELD, Phase.QUEUED)}
-        promises = sorted((r for r in self.reservations if r.group in waiting), key=lambda r: (r.start, r.group))
+        promises = sorted(
+            (r for r in self.reservations if r.group in waiting), key=lambda r: (r.start, r.group)
+        )
         return [
             *(ev.GroupRestored(record) for record in records),
             *(ev.GrantRestored(grant, not_before) for grant in grants),
@@ -245,6 +249,8 @@ class World:
                     self.at(BIND_DELAY, lambda c=command: self._bind(c))
                 case cmd.Evict():
                     self.at(BIND_DELAY, lambda c=command: self.pod_gone(c.pod.uid))
+                case cmd.End():
+                    self.at(BIND_DELAY, lambda c=command: self._end(c))
                 case cmd.WakeAt():
                     self.at(max(command.at - self.now, 0), self.tell)
                 case _:
@@ -314,6 +320,25 @@ class World:
         self.change(bind.pod, node=bind.node)
         self.at(START_DELAY, lambda: self._run(bind.pod))
         return None
+
+    def _end(self, end: cmd.End) -> None:
+        """What the API server and the Job controller do; a pod with a grace terminates for that long."""
+        owned: list[str] = []
+        for ref in (*end.fail, *end.delete):
+            owner = self.owners.get(ref.uid)
+            if owner is None or owner.ended:
+                continue
+            if ref in end.fail:
+                self.owner(structs.replace(owner, ended="timeout"))
+            else:
+                self.owner_gone(ref.uid)
+            owned += [pod.uid for pod in self.pods.values() if pod.owner and pod.owner.uid == ref.uid]
+        for uid in (*owned, *(ref.uid for ref in end.pods)):
+            if uid in self.pods and not self.pods[uid].ended:
+                grace = self.grace.get(uid, 0)
+                if grace:
+                    self.change(uid, deleting=True)
+                self.at(grace, lambda uid=uid: self.pod_gone(uid))
 
     def _run(self, uid: str) -> None:
         if uid in self.pods and self.pods[uid].ended:
