@@ -241,3 +241,24 @@ def test_F25_so_many_waiting_groups_are_promised_a_start(depth: int, promised: i
     page = views.queues_page(state, state.now)
     assert page.queues[0].promised == promised
     assert page.queues[0].depth == depth
+
+
+def in_zone(zone: str) -> Settings:
+    """One queue, on the nodes of this zone."""
+    nodes = PartitionSettings("here", (Expression("zone", Operator.IN, (zone,)),))
+    return Settings(queues=(QueueSettings(partition="here"),), partitions=(nodes,), pace=0)
+
+
+def test_a_partition_changes_for_those_who_wait():
+    world = World(in_zone("a"))
+    world.now = START
+    world.run(1)
+    world.node(node("n0"))
+    world.node(msgspec.structs.replace(node("n1"), labels={"zone": "b"}))
+    for name in ("first", "second"):
+        gang(world, name, 1, cpu=8)
+        world.run(1000)
+    assert {pod.name: pod.node for pod in world.pods.values()} == {"first-0": "n0", "second-0": ""}
+    world.tell(Configured(in_zone("b")))
+    world.run(1000)
+    assert {pod.name: pod.node for pod in world.pods.values()} == {"first-0": "n0", "second-0": "n1"}
