@@ -11,7 +11,7 @@ import pytest
 from sim_results import job, result, small
 
 from fairlead.sim import report, report_csv
-from fairlead.sim.workload import Result
+from fairlead.sim.workload import JobRow, Result
 
 
 def test_measures_by_hand():
@@ -57,7 +57,8 @@ def test_widths_are_powers_of_two():
     rows = [job(str(n), 0, 0, 10, n) for n in (1, 2, 3, 4, 5, 8, 9, 64, 65)]
     found = {width: [row.procs for row in rows] for width, rows in report.by_width(rows).items()}
     assert found == {
-        (1, 1): [1], (2, 2): [2], (3, 4): [3, 4], (5, 8): [5, 8], (9, 16): [9], (33, 64): [64], (65, 128): [65]
+        (1, 1): [1], (2, 2): [2], (3, 4): [3, 4], (5, 8): [5, 8], (9, 16): [9],
+        (33, 64): [64], (65, 128): [65],
     }  # fmt: skip
 
 
@@ -93,10 +94,10 @@ def from_oracle(folder: Path, name: str, policy: str, capacity: int) -> Result:
     with lzma.open(folder / f"{name}.workload.csv.xz", "rt") as file:
         jobs = {row["job_id"]: row for row in csv.DictReader(file)}
     with lzma.open(folder / "expected" / f"{name}.{policy}.csv.xz", "rt") as file:
-        rows = [
-            job(row["job_id"], *(int(row[k]) for k in ("submit", "start", "end")), int(jobs[row["job_id"]]["procs"]))
-            for row in csv.DictReader(file)
-        ]  # fmt: skip
+        rows: list[JobRow] = []
+        for row in csv.DictReader(file):
+            submit, start, end = (int(row[key]) for key in ("submit", "start", "end"))
+            rows.append(job(row["job_id"], submit, start, end, int(jobs[row["job_id"]]["procs"])))
     return Result(name, policy, capacity, tuple(rows), (), 0, True)
 
 

@@ -21,7 +21,7 @@ fairlead simulate log.swf.gz --policy easy --out jobs.csv
 
 fairlead simulate log.swf --procs 128 --compare fcfs,easy,hybrid:8,conservative --report report.html
 
-fairlead simulate openb_nodes.csv --policy conservative --limit 1000 -o json
+fairlead simulate openb_pods.csv --nodes-file openb_nodes.csv --limit 1000 -o json
 
 fairlead simulate night-shift.scn"""
 REPORTS = (".html", ".svg")
@@ -52,9 +52,10 @@ class Machine(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """All of the command line, checked."""
+    """All of the command line, checked. `alone`: nothing is said about machine, policy or report."""
 
     input: Path
+    alone: bool
     choices: tuple[Choice, ...]
     compare: bool
     machine: Machine
@@ -117,15 +118,12 @@ def simulate(
     one_of("--match", match, MATCHES)
     machine = Machine(procs, nodes, nodes_file, limit, strict)
     given = policy, compare, reservation_depth is not None, queue_depth, promises, match != "first", *machine
-    if input_.suffix == ".scn" and any(given):
-        raise CliError(f"{input_} is a scenario, which names its own cluster and policy: give it alone")
-    if input_.suffix == ".scn" and report is not None:
-        raise CliError(f"{input_} is a scenario, of which there are no figures: leave out --report")
+    alone = not any(given) and report is None
     choices = tuple(
         Choice(label, settings(name, depth, match=match, looks=queue_depth, promises=promises))
         for label, name, depth in names
     )
-    asked = Asked(input_, choices, bool(compare), machine, out, report, output.value, verbose)
+    asked = Asked(input_, alone, choices, bool(compare), machine, out, report, output.value, verbose)
     importlib.import_module("fairlead.cli.simulate_run").run(asked)
 
 

@@ -50,19 +50,21 @@ class Interrupt:
 
 def run(asked: Asked) -> None:
     """All of the command. Exit code 130 after an interrupt, 1 for a scenario that fails."""
-    if not asked.input.exists():
-        raise CliError(f"{asked.input} does not exist")
+    is_scenario = inputs.format_of(asked.input) is inputs.Format.SCENARIO
+    if is_scenario and not asked.alone:
+        raise CliError(
+            f"{asked.input} is a scenario, which names its own cluster and policy and has no figures: "
+            "give it alone, or with --out and -o"
+        )
     outs = [out_path(asked, choice.label) for choice in asked.choices]
     for path in (*outs, asked.report):
         if path is not None:
             _try(path)
-    if asked.input.suffix == ".scn":
+    if is_scenario:
         return _scenario(asked)
     workload = inputs.load(asked.input, **asked.machine._asdict())
     if asked.output == "table":
         simulate_show.tell_faults(workload.faults, asked.verbose)
-    if not workload.arrivals:
-        raise CliError(f"{asked.input} holds no job that could be played")
     interrupt = Interrupt()
     results: list[Result] = []
     for choice, path in zip(asked.choices, outs, strict=True):

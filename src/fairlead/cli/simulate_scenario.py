@@ -5,21 +5,15 @@ Called by `cli.simulate_run`. The scenario itself is `sim.scenario`'s, the same 
 
 from pathlib import Path
 
-from fairlead.cli.errors import CliError
 from fairlead.core.views import word
-from fairlead.model.group import GroupRecord
-from fairlead.sim import scenario
+from fairlead.model.group import GroupRecord, Outcome
+from fairlead.sim import inputs, scenario
 from fairlead.sim.workload import JobRow, Result
 
 
 def run(path: Path) -> tuple[Result, str]:
     """(what became of the groups so far, the failed expectation or ""); times from the scenario's 00:00."""
-    try:
-        written = scenario.read(path)
-    except (OSError, UnicodeDecodeError) as error:
-        raise CliError(f"cannot read {path}: {error}") from None
-    except scenario.ScenarioError as error:
-        raise CliError(str(error)) from None
+    written = inputs.load_scenario(path)
     played = scenario.Report(written)
     failure = ""
     try:
@@ -45,7 +39,7 @@ def _row(record: GroupRecord, zero: int) -> JobRow:
         job_id=record.name if record.namespace == "default" else f"{record.namespace}/{record.name}",
         submit=since(record.first_seen),
         start=since(start),
-        end=since(record.ended_at),
+        end=since(record.ended_at if record.outcome is not Outcome.REJECTED else 0),
         run=record.ended_at - start if start and record.ended_at else 0,
         procs=record.size,
         estimate=record.duration,

@@ -138,10 +138,11 @@ def tell_faults(faults: Sequence[Fault], every: bool) -> None:
         return
     counts = Counter(fault.kind for fault in faults)
     told = "; ".join(f"{n:,} {_KINDS.get(kind, kind)}" for kind, n in sorted(counts.items()))
-    typer.echo(f"{words.counted(len(faults), 'line')} of the input with a fault: {told}", err=True)
+    typer.echo(f"{words.counted(len(faults), 'fault')} in the input: {told}", err=True)
     shown = faults if every else faults[:_SHOWN]
     for fault in shown:
-        typer.echo(f"  line {fault.line}: {fault.kind}: {words.clean(fault.text)}", err=True)
+        where = f"line {fault.line}: " if fault.line else ""
+        typer.echo(f"  {where}{fault.kind}: {words.clean(fault.text)}", err=True)
     if len(faults) > len(shown):
         typer.echo(f"  and {len(faults) - len(shown):,} more (-v tells all)", err=True)
 
@@ -157,7 +158,8 @@ def print_scenario(result: Result, failure: str) -> None:
 
 def jobs(rows: Sequence[JobRow]) -> Table:
     """Groups as lines."""
-    table = _grid("JOB", "SUBMIT", "START", "END", "PODS", "OUTCOME")
+    table = _grid("JOB", "SUBMIT", "START", "END", "PODS")
+    table.add_column("OUTCOME", no_wrap=True)
     table.add_column("NODES, OR WHY", overflow="fold")
     for row in rows:
         times = (_at(at) for at in (row.submit, row.start, row.end))

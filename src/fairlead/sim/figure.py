@@ -32,7 +32,7 @@ body{background:var(--ground);color:var(--ink);font:15px/1.5 system-ui,sans-seri
 max-width:64rem;padding:0 1rem}
 h1{font-size:1.5rem;margin:0} h2{font-size:1.05rem;margin:2rem 0 0}
 figure{margin:0} svg.f{width:100%;height:auto}
-p{margin:.5rem 0} .faint,figcaption{color:var(--faint);font-size:.9rem}
+p{margin:.5rem 0} p.faint,figcaption{color:var(--faint);font-size:.9rem}
 table{border-collapse:collapse;margin:1rem 0;font-variant-numeric:tabular-nums}
 th,td{padding:.2rem .9rem;text-align:right;border-bottom:1px solid var(--grid)}
 th:first-child,td:first-child{text-align:left;padding-left:0} td.best{font-weight:700}
@@ -88,8 +88,8 @@ def drawing(results: Sequence[Result], words: Words) -> str:
         parts.append(svg.text(svg.LEFT, y, text, kind="faint"))
         y += 16
     for panel in panels(results):
-        parts.append(svg.text(svg.LEFT, y + 22, panel.title, kind="title"))
-        y += 32
+        parts.append(svg.text(svg.LEFT, y + 32, panel.title, kind="title"))
+        y += 40
         parts.append(f'<g transform="translate(0 {y})">{panel.body}</g>')
         y += panel.height
         if panel.caption:

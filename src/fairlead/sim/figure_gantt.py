@@ -97,7 +97,9 @@ def panel(result: Result, times: svg.Times) -> svg.Panel:
     caption = "Processors are numbered for the drawing: the lowest that are free."
     if not few:
         caption += " So many jobs are drawn as cells: the fuller the colour, the more of the cell is in use."
-    entries = [svg.Legend(IN_ORDER, "started in order"), svg.Legend(BACKFILLED, "backfilled")]
+    entries = [svg.Legend(IN_ORDER, "started in order")]
+    if any(piece.row.backfilled for piece in drawn):
+        entries.append(svg.Legend(BACKFILLED, "backfilled"))
     body = svg.y_axis(_HEIGHT, marks, place, "processors") + times.axis(_HEIGHT) + jobs
     return svg.Panel(f"Who ran when: {result.policy}", caption, _HEIGHT + 22, body + _below(entries))
 

@@ -10,7 +10,7 @@ from html import escape
 from typing import NamedTuple
 
 WIDTH = 1000
-LEFT, RIGHT, TOP, BOTTOM = 64, 12, 10, 42
+LEFT, RIGHT, TOP, BOTTOM = 72, 12, 10, 42
 """What axes and their words need around the plot, in pixels of a panel that is WIDTH wide."""
 COLOURS = ("#3a7fc1", "#e0822b", "#2f9e6e", "#a566c4", "#c94f5e", "#8a8f98")
 """One per policy; told apart on light and on dark ground, also by most who see no red or green."""

@@ -12,6 +12,8 @@ from fairlead.sim.report import by_width, quantile, slowdown
 from fairlead.sim.workload import JobRow, Result
 
 _HEIGHT = 300
+_NAMED = 10
+"""With more classes only their upper ends are written below them."""
 
 
 def panel(results: Sequence[Result]) -> svg.Panel:
@@ -31,7 +33,8 @@ def panel(results: Sequence[Result]) -> svg.Panel:
     for n, key in enumerate(keys):
         middle = svg.LEFT + (n + 0.5) * column
         jobs = max(len(each.get(key, ())) for each in found)
-        parts.append(svg.text(middle, _HEIGHT - svg.BOTTOM + 14, name(*key), anchor="middle"))
+        words = name(*key) if len(keys) <= _NAMED else _up_to(key[1])
+        parts.append(svg.text(middle, _HEIGHT - svg.BOTTOM + 14, words, anchor="middle"))
         parts.append(svg.text(middle, _HEIGHT - svg.BOTTOM + 27, f"{jobs:,}", anchor="middle", kind="faint"))
         for i, each in enumerate(found):
             if key in each:
@@ -39,17 +42,22 @@ def panel(results: Sequence[Result]) -> svg.Panel:
                 title = f"{results[i].policy}, {name(*key)} processors: {len(each[key]):,} jobs"
                 parts.append(_box(each[key], x, box, place, svg.COLOURS[i % len(svg.COLOURS)], title))
     words = "processors of the job, and how many jobs"
-    parts.append(svg.text((svg.LEFT + svg.WIDTH) / 2, _HEIGHT - 2, words, anchor="middle"))
+    parts.append(svg.text(svg.WIDTH - svg.RIGHT, _HEIGHT + 8, words, anchor="end"))
     if len(results) > 1:
         keys_of = [svg.Legend(svg.COLOURS[i % len(svg.COLOURS)], r.policy) for i, r in enumerate(results)]
-        parts.append(svg.legend(keys_of))
+        parts.append(svg.legend(keys_of, y=_HEIGHT - 2))
     caption = "Half of the jobs lie in the box; bar: median, line: up to the 95th percentile, dot: mean."
-    return svg.Panel("Bounded slowdown by width", caption, _HEIGHT, "".join(parts))
+    return svg.Panel("Bounded slowdown by width", caption, _HEIGHT + 14, "".join(parts))
 
 
 def name(low: int, high: int) -> str:
     """5–8, or 1."""
     return f"{low:,}" if low == high else f"{low:,}–{high:,}"
+
+
+def _up_to(high: int) -> str:
+    """Short, where there are many: ≤512, ≤16Ki."""
+    return f"≤{high}" if high < 1 << 13 else f"≤{high >> 10}Ki"
 
 
 def _ended(result: Result) -> list[JobRow]:
