@@ -113,6 +113,8 @@ class FakeApi:
             return self._event(request, body)
         if parts[:3] == ["api", "v1", "namespaces"] and len(parts) >= 6:
             return self._pod(request, parts[3], parts[5], parts[6:], body)
+        if parts[:4] == ["apis", "batch", "v1", "namespaces"] and len(parts) == 7:
+            return self._pod(request, parts[4], parts[6], [], body)  # a Job is kept like a pod
         return self._page(request)
 
     def _pod(
@@ -132,9 +134,12 @@ class FakeApi:
         if request.method == "DELETE":
             del self.pods[namespace, name]
             return status(200)
-        known = {each["type"]: each for each in thing["status"].get("conditions", [])}
-        known |= {each["type"]: each for each in body["status"]["conditions"]}
-        thing["status"]["conditions"] = list(known.values())
+        notes = thing["metadata"].setdefault("annotations", {}) | wanted.get("annotations", {})
+        thing["metadata"]["annotations"] = {key: value for key, value in notes.items() if value is not None}
+        if "status" in body:
+            known = {each["type"]: each for each in thing["status"].get("conditions", [])}
+            known |= {each["type"]: each for each in body["status"]["conditions"]}
+            thing["status"]["conditions"] = list(known.values())
         self.touch(thing)
         return web.json_response(thing)
 

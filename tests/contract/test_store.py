@@ -228,7 +228,10 @@ async def test_promises_come_back_after_the_grants_and_before_the_end(make: Make
         await inbox.first(AllocationsRecorded)
     async with running(make()) as inbox:
         kinds = [type(event) for event in inbox.all]
-        assert kinds == [GroupRestored] * 3 + [GrantRestored] + [ReservationRestored] * 2 + [StoreReady, Synced]
+        assert kinds == [GroupRestored] * 3 + [GrantRestored] + [ReservationRestored] * 2 + [
+            StoreReady,
+            Synced,
+        ]
         assert [event.reserve for event in inbox.of(ReservationRestored)] == [early, late]
 
 

@@ -5,6 +5,7 @@ from fairlead.model.group import GroupRecord, Outcome, Phase, Reason, Why
 from fairlead.model.node import Node
 from fairlead.model.owner import Owner
 from fairlead.model.pod import Amounts, Expression, Operator, OwnerRef, Pod, Shape
+from fairlead.model.settings import Settings, single
 from fairlead.sim.world import World
 
 START = 1_790_000_000_000
@@ -72,6 +73,24 @@ def busy() -> World:
     gang(world, "later", 1, annotations={"fairlead.dev/begin-time": "2036-01-01T00:00:00Z"})
     gang(world, "huge", 10, cpu=20)
     world.run(7 * MINUTE)
+    return world
+
+
+def promising() -> World:
+    """Two nodes under `easy`: one group has started after it was promised to, one is promised a start."""
+    world = World(Settings(queues=single("easy")))
+    world.now = START
+    world.run(1)
+    for i in range(2):
+        world.node(node(f"n{i}"))
+    gang(world, "short", 1, cpu=8, run_time=3 * MINUTE, annotations={"fairlead.dev/duration": "10m"})
+    gang(world, "long", 1, cpu=8, annotations={"fairlead.dev/duration": "1h"})
+    world.run(1)
+    gang(world, "next", 1, cpu=8, annotations={"fairlead.dev/duration": "30m"})
+    world.run(4 * MINUTE)
+    gang(world, "wide", 2, cpu=8, namespace="team-b", annotations={"fairlead.dev/duration": "30m"})
+    gang(world, "behind", 1, cpu=8, annotations={"fairlead.dev/duration": "2h"})
+    world.run(MINUTE)
     return world
 
 

@@ -222,6 +222,7 @@ async def test_F6_metrics():
     metrics.granted(2)
     metrics.rejected()
     metrics.waited(90_000)
+    metrics.forecast(-3_000, 400)
     metrics.store(up=True, pending=3)
     async with client(metrics=metrics) as http:
         answer = await http.get("/metrics")
@@ -233,6 +234,9 @@ async def test_F6_metrics():
         "fairlead_rejections_total 1.0",
         'fairlead_group_wait_seconds_bucket{le="300.0"} 1.0',
         "fairlead_group_wait_seconds_sum 90.0",
+        'fairlead_forecast_error_seconds_bucket{le="-5.0",promise="first"} 0.0',
+        'fairlead_forecast_error_seconds_bucket{le="-0.5",promise="first"} 1.0',
+        'fairlead_forecast_error_seconds_bucket{le="0.5",promise="last"} 1.0',
         'fairlead_groups{phase="queued",reason="Queued"} 2.0',
         'fairlead_resource_amount{kind="free",resource="cpu"} 21000.0',
         "fairlead_events_total 12.0",

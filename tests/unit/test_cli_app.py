@@ -4,6 +4,7 @@ FAIRLEAD_UPDATE_GOLDEN=1 writes the golden files anew; look at the difference be
 """
 
 import asyncio
+import contextlib
 import json
 import os
 import subprocess
@@ -18,7 +19,7 @@ from typing import Any
 import msgspec
 import pytest
 import structlog
-from asking_support import busy, past, state_of
+from asking_support import busy, past, promising, state_of
 from typer.testing import CliRunner, Result
 
 import fairlead
@@ -26,6 +27,7 @@ from fairlead.api.server import Server
 from fairlead.api.source import EngineSource
 from fairlead.cli import ask, commands, complete, errors, main, prose, tables
 from fairlead.core import story, views
+from fairlead.core.state import State
 from fairlead.model.group import GroupRecord
 from fairlead.model.view import ExplanationPage, NodePage, NodeRow, QueuePage, ResourceUse
 from fairlead.runtime import address
@@ -60,11 +62,23 @@ class Past:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
+    with serving(STATE) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def promising_server() -> Iterator[str]:
+    with serving(state_of(promising())) as url:
+        yield url
+
+
+@contextlib.contextmanager
+def serving(state: State) -> Iterator[str]:
     """A real server in a thread of its own, as the scheduler's is in a process of its own."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
-    source = EngineSource(STATE, history=Past(), clock=lambda: STATE.now)
+    source = EngineSource(state, history=Past(), clock=lambda: state.now)
     served = Server(source)
     asyncio.run_coroutine_threadsafe(served.start(), loop).result(30)
     yield served.url
@@ -127,6 +141,31 @@ def test_golden(server: str, name: str, words: list[str]):
     golden(name, result.stdout)
 
 
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("queue-promised.txt", ["queue"]),
+        ("explain-promised.txt", ["explain", "wide"]),
+        ("explain-forecast.txt", ["explain", "next"]),
+    ],
+)
+def test_F1_F17_estimates_in_words(promising_server: str, name: str, words: list[str]):
+    result = run(*words, "--server", promising_server)
+    assert result.exit_code == 0, result.output
+    assert all(len(line) <= 100 for line in result.stdout.splitlines())
+    golden(name, result.stdout)
+
+
+def test_F1_estimates_in_json(promising_server: str):
+    queue = json.loads(run("queue", "-o", "json", "--server", promising_server).stdout)
+    wide = next(row for row in queue["groups"] if row["name"] == "wide")
+    (told,) = json.loads(run("explain", "wide", "-o", "json", "--server", promising_server).stdout)["groups"]
+    assert wide["estimate"] == told["promise"]["start"] == told["group"]["estimate"] > queue["as_of"]
+    assert wide["promised"] and not wide["promised_last"]
+    assert sorted(told["promise"]["nodes"]) == ["n0", "n1"]
+    assert [blocker["name"] for blocker in told["promise"]["after"]] == ["long", "next"]
+
+
 def test_a_large_cluster_fits_100_columns():
     """Long names everywhere, real capacities, many nodes and groups."""
     name = "ip-10-20-30-{}.eu-central-1.compute.internal.example"
@@ -161,13 +200,15 @@ def test_broken_groups_stand_out():
     assert tables.where_or_why(row) == "BROKEN: only 1 of 2 members could be bound"
 
 
-def test_a_promised_start_leads_the_reason():
+def test_F1_a_promised_start_is_a_column():
     row = msgspec.structs.replace(views.row(past(), 0), estimate=192_000, text="behind ns/big", nodes=())
     row = msgspec.structs.replace(row, state=tables.State.WAITING)
     out = tables.console()
     with out.capture() as text:
         out.print(tables.queue(QueuePage(0, "scheduler", 1, {}, (), (row,))))
-    assert "starts in 3m12s;" in text.get()
+    header, line = text.get().splitlines()
+    assert header.index("STARTS") == line.index("in 3m12s, ")
+    assert line.rstrip().endswith("behind ns/big")
 
 
 def test_hostile_texts_stay_texts():

@@ -12,7 +12,7 @@ from fairlead.kube.announce import cut as cut_bytes
 from fairlead.kube.announce import event_name
 from fairlead.kube.client import ApiClient
 from fairlead.kube.outcomes import TokenBucket
-from fairlead.model.command import Announce, Bind, Evict, ObjectRef, PatchCondition, WakeAt
+from fairlead.model.command import Announce, Bind, Evict, ObjectRef, PatchAnnotation, PatchCondition, WakeAt
 from fairlead.model.event import Bound, Evicted
 from kube_fake import FakeApi, ListInbox, answers, cut, pod, status
 
@@ -124,6 +124,71 @@ def test_the_bucket_spaces_what_exceeds_the_burst() -> None:
     assert bucket.take() == 0
 
 
+# -- annotations -------------------------------------------------------------------------------------
+
+KEY = "fairlead.dev/estimated-start"
+
+
+def annotated(name: str = "p", value: str = "v", version: int = 10) -> PatchAnnotation:
+    return PatchAnnotation(ref(name, version), KEY, value)
+
+
+def notes(api: FakeApi, name: str = "p") -> dict[str, str]:
+    return api.pods["default", name]["metadata"].get("annotations", {})
+
+
+async def test_F17_an_annotation_carries_uid_and_version_and_goes_when_it_is_empty(
+    api: FakeApi, rig: Rig
+) -> None:
+    api.add(pod("p"))["metadata"]["annotations"] = {"mine": "stays"}
+    rig.perform([annotated()])
+    await rig.counted("annotations_written")
+    (body,) = api.sent("PATCH", "/pods/p")
+    assert body["metadata"]["uid"] == "uid-default-p" and body["metadata"]["resourceVersion"] == "10"
+    assert notes(api) == {"mine": "stays", KEY: "v"}
+    rig.perform([annotated(value="")])
+    await rig.counted("annotations_written", 2)
+    assert notes(api) == {"mine": "stays"}
+
+
+async def test_F17_a_job_is_annotated_by_its_uid(api: FakeApi, rig: Rig) -> None:
+    api.add(pod("work"))
+    job = ObjectRef("Job", "default", "work", "uid-default-work")
+    rig.perform([PatchAnnotation(job, KEY, "v")])
+    await rig.counted("annotations_written")
+    (body,) = api.sent("PATCH", "/apis/batch/v1/namespaces/default/jobs/work")
+    assert body["metadata"] == {"uid": "uid-default-work", "annotations": {KEY: "v"}}
+    api.touch(api.pods["default", "work"], uid="another")
+    rig.perform([PatchAnnotation(job, KEY, "late"), PatchAnnotation(ref("gone"), KEY, "late")])
+    await rig.counted("annotations_dropped")
+    await rig.counted("annotations_gone")
+    assert notes(api, "work") == {KEY: "v"}
+
+
+async def test_a_condition_and_an_annotation_of_one_pod_are_two_requests(api: FakeApi, rig: Rig) -> None:
+    """The second is made for the version that the first has left behind."""
+    api.add(pod("p"))
+    rig.perform([queued(), annotated(value="old"), annotated(value="new")])
+    await rig.counted("annotations_written")
+    assert [(method, path.rpartition("/")[2]) for method, path, _ in api.requests] == [
+        ("PATCH", "status"), ("PATCH", "p"),
+    ]  # fmt: skip
+    assert condition(api)["reason"] == "Queued" and notes(api) == {KEY: "new"}
+    assert rig.actuator.stats["annotations_superseded"] == 1
+
+
+async def test_a_bind_cancels_the_pending_annotation_and_a_bound_pod_gets_none(
+    api: FakeApi, rig: Rig
+) -> None:
+    api.add(pod("p"))
+    api.touch(api.add(pod("bound", nodeName="n1")))
+    rig.perform([annotated(), annotated("bound"), bind()])
+    await rig.inbox.until(lambda seen: seen == [Bound("uid-default-p", "plan/g", "n1")])
+    await rig.counted("annotations_dropped")
+    assert rig.actuator.stats["annotations_cancelled"] == 1
+    assert notes(api) == notes(api, "bound") == {}
+
+
 # -- Events ------------------------------------------------------------------------------------------
 
 
@@ -165,6 +230,7 @@ async def test_repeats_are_counted_and_a_twin_of_an_earlier_process_is_a_series(
 ) -> None:
     rig.perform([announce()] * 5)
     await rig.counted("events_repeated", 4)
+    await rig.counted("events_written")
     assert len(api.sent("POST")) == 1
     later = Rig(api)
     later.perform([announce()])

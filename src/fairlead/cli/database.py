@@ -35,6 +35,7 @@ def queue(
             include_ended=ended,
             namespace=namespace,
             limit=limit,
+            promised=await reader.reservations(conn),
             warnings=warnings,
         )
 
@@ -45,9 +46,11 @@ def explain(data: Path, url: str, name: str, warnings: tuple[str, ...]) -> Expla
     """Groups of that name as the scheduler last wrote them. Raises StoreError."""
 
     async def work(conn: Connection) -> ExplanationPage:
-        now = await reader.as_of(conn)
+        now, promised = await reader.as_of(conn), await reader.reservations(conn)
         told = [
-            story.explain_record(record, now, await reader.allocations(conn, record.id))
+            story.explain_record(
+                record, now, await reader.allocations(conn, record.id), promised.get(record.id)
+            )
             for record in await reader.find(conn, name)
         ]
         return ExplanationPage(now, "database", warnings, tuple(told))

@@ -12,9 +12,10 @@ from rich.table import Table
 from rich.text import Text
 
 from fairlead.cli import tables, words
-from fairlead.model.view import Explanation, ExplanationPage, Member, Stage, State
+from fairlead.model.view import Explanation, ExplanationPage, Member, QueueRow, Stage, State
 
 _MOST_MEMBERS = 20
+_MOST_BLOCKERS = 3
 _SOURCES = {"label": "by its label", "job": "of a Job", "pod": "of one pod"}
 
 
@@ -110,10 +111,7 @@ def _sentences(e: Explanation, now: int) -> list[RenderableType]:
         lines.append(("Ahead of it", text))
     if e.short and e.short not in g.text:
         lines.append(("Needs", words.clean(e.short).removeprefix("needs ")))
-    if g.estimate:
-        lines.append(
-            ("Promised", f"to start in {words.span(g.estimate - now)}, at {words.instant(g.estimate)}")
-        )
+    lines += _promised(e, now)
     if e.nearest:
         lines.append(("Nearest fit", words.clean(e.nearest)))
     if e.next_step:
@@ -124,6 +122,32 @@ def _sentences(e: Explanation, now: int) -> list[RenderableType]:
     for title, text in lines:
         table.add_row(title, Text(text))
     return [table]
+
+
+def _promised(e: Explanation, now: int) -> list[tuple[str, str]]:
+    """When it starts and what for it waits; once it has started, how good the forecast was."""
+    g, promise = e.group, e.promise
+    if promise is None:
+        return [("Forecast", _forecast(g))] if g.promised and g.granted_at else []
+    where = f" on {words.ranges(promise.nodes)}" if promise.nodes else ""
+    when = f"starts at {words.instant(promise.start)} ({words.coming(promise.start, now).partition(',')[0]})"
+    lines = [("Promised", f"{when}{where} at the latest, unless a node is lost or work there overruns")]
+    if promise.after:
+        names = (
+            f"{words.clean(f'{b.namespace}/{b.name}')} (ends {words.coming(b.until, now)})"
+            for b in promise.after[:_MOST_BLOCKERS]
+        )
+        more = len(promise.after) - _MOST_BLOCKERS
+        lines.append(("Waits for", "; ".join(names) + (f"; and {more} more" if more > 0 else "")))
+    return lines
+
+
+def _forecast(g: QueueRow) -> str:
+    text = f"promised at {words.instant(g.promised)}, started {words.lateness(g.granted_at - g.promised)}"
+    if g.promised_last != g.promised:
+        last = words.lateness(g.granted_at - g.promised_last)
+        text += f"; at the end at {words.instant(g.promised_last)}, started {last}"
+    return text
 
 
 def _list(mark: str, texts: Sequence[str]) -> RenderableType:

@@ -124,13 +124,16 @@ _QUEUE = (
     Column("AGE", right=True),
     Column("WAITED", right=True),
     Column("STATE"),
+    Column("STARTS"),
     Column("REASON OR NODES", cut="fold"),
 )
 
 
 def _queue(page: QueuePage, one_namespace: bool, width: int) -> Table:
+    """Where nobody is promised a start (`fcfs` promises none), there is no column for it."""
+    estimates = any(row.estimate for row in page.groups)
     rows = [
-        (
+        [
             str(row.position or "-"),
             words.shorten(row.name if one_namespace else f"{row.namespace}/{row.name}", _NAME),
             f"{row.seen}/{row.size}",
@@ -138,11 +141,13 @@ def _queue(page: QueuePage, one_namespace: bool, width: int) -> Table:
             words.span(page.as_of - row.first_seen),
             words.span(row.waited),
             (row.state, COLOURS[row.state]),
-            (_promise(row, page.as_of) + where_or_why(row), "red" if row.broken else ""),
-        )
+            *([words.coming(row.estimate, page.as_of) if row.estimate else "-"] if estimates else []),
+            (where_or_why(row), "red" if row.broken else ""),
+        ]
         for row in page.groups
     ]
-    return _table(_QUEUE, rows, width)
+    columns = [column for column in _QUEUE if estimates or column.title != "STARTS"]
+    return _table(columns, rows, width)
 
 
 def where_or_why(row: QueueRow) -> str:
@@ -154,16 +159,12 @@ def where_or_why(row: QueueRow) -> str:
     return row.text or (row.why if row.why.lower() != row.state else "")
 
 
-def _promise(row: QueueRow, now: int) -> str:
-    return f"starts in {words.span(row.estimate - now)}; " if row.estimate else ""
-
-
 _NUMBERS = ("POS", "SIZE", "PRIO", "WAITED", "DURATION")
 
 
 def _queue_wide(page: QueuePage) -> Table:
     titles = ["POS", "GROUP", "SIZE", "PRIO", "QUEUE", "SOURCE", "STATE", "WAITED", "DURATION"]
-    titles += ["FIRST-SEEN", "COMPLETE", "ESTIMATE", "STARTED", "ENDED", "NODES", "WHY", "REASON"]
+    titles += ["FIRST-SEEN", "COMPLETE", "ESTIMATE", "PROMISED", "STARTED", "ENDED", "NODES", "WHY", "REASON"]
     rows = [
         (
             str(row.position or "-"),
@@ -178,6 +179,7 @@ def _queue_wide(page: QueuePage) -> Table:
             words.instant(row.first_seen),
             words.instant(row.complete_at),
             words.instant(row.estimate),
+            words.instant(row.promised),
             words.instant(row.started_at),
             words.instant(row.ended_at),
             words.ranges(row.nodes) or "-",

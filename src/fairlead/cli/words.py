@@ -49,6 +49,20 @@ def instant(milliseconds: int) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(milliseconds / 1000))
 
 
+def coming(at: int, now: int) -> str:
+    """A time to come, both ways: "in 5m00s, 14:05"; of another day with its date."""
+    then, today = time.localtime(at / 1000), time.localtime(now / 1000)
+    form = "%H:%M" if then[:3] == today[:3] else "%b %d %H:%M"
+    return f"{f'in {span(at - now)}' if at > now else 'due'}, {time.strftime(form, then)}"
+
+
+def lateness(milliseconds: int) -> str:
+    """How far something was off its time: "3s earlier", "5m00s later", "on time"."""
+    if abs(milliseconds) < 1000:
+        return "on time"
+    return f"{span(abs(milliseconds))} {'later' if milliseconds > 0 else 'earlier'}"
+
+
 def shorten(text: str, width: int) -> str:
     """Cut out the middle: generated names differ at their ends."""
     if len(text) <= width or width < 3:

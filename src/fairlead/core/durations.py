@@ -49,6 +49,13 @@ def instant(text: str) -> int | None:
     return (minutes * 60 + second) * 1000 + milliseconds
 
 
+def rfc3339(milliseconds: int) -> str:
+    """The instant in UTC to the second below, as `instant` reads it: "2026-11-21T09:59:17Z"."""
+    days, second = divmod(milliseconds // 1000, 86_400)
+    year, month, day = _date(days)
+    return f"{year:04}-{month:02}-{day:02}T{second // 3600:02}:{second // 60 % 60:02}:{second % 60:02}Z"
+
+
 def _days_of(year: int, month: int) -> int:
     leap = month == 2 and year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
     return _MONTH_DAYS[month - 1] + leap
@@ -60,6 +67,22 @@ def _days(year: int, month: int, day: int) -> int:
         year, month = year - 1, month + 12
     leap = year // 4 - year // 100 + year // 400
     return 365 * year + leap + (153 * (month - 3) + 2) // 5 + day - 1 - 719_468
+
+
+def _date(days: int) -> tuple[int, int, int]:
+    """Year, month and day of the day so many days after 1970-01-01: `_days` the other way round."""
+    era, rest = divmod(days + 719_468, 146_097)  # from the first of March of the year 0; 400 years are an era
+    year = (rest - rest // 1460 + rest // 36_524 - rest // 146_096) // 365
+    rest -= 365 * year + year // 4 - year // 100
+    month = (5 * rest + 2) // 153
+    day = rest - (153 * month + 2) // 5 + 1
+    return 400 * era + year + (month >= 10), (month + 2) % 12 + 1, day
+
+
+def soon(milliseconds: int) -> str:
+    """A length of time to come, without the digits that do not matter; at least "1s"."""
+    unit = next((u for u in (86_400_000, 3_600_000, 60_000) if milliseconds >= 10 * u), 1000)
+    return show(max(-(-milliseconds // unit) * unit, 1000))
 
 
 def show(milliseconds: int) -> str:

@@ -120,7 +120,8 @@ def _unstarted(state: State, group: Group, found: Members, owners: list[Owner]) 
     group.nodes, group.broken = (), ""
     hold = _hold(state, group, found, owners, want.hold)
     if hold is not None:
-        group.complete_at = 0 if hold.why is Why.WAITING_FOR_GROUP else group.complete_at
+        if hold.why is Why.WAITING_FOR_GROUP:
+            group.complete_at = group.promised = group.promised_last = 0
         move(state, group, Phase.HELD, hold)
         return ()
     request = _request(state, group, found.waiting[: want.size], growth=False)

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from msgspec import structs
 
+from fairlead.core.estimates import restore
 from fairlead.core.grouping import Key, key_of
 from fairlead.core.state import Group, Intent, State
 from fairlead.model import event as ev
@@ -317,6 +318,11 @@ def _grant_restored(state: State, event: ev.GrantRestored) -> None:
         state.settled.append(grant.id)
 
 
+def _reservation_restored(state: State, event: ev.ReservationRestored) -> None:
+    if "store" in state.missing:
+        restore(state, event.reserve)
+
+
 def _store_ready(state: State, event: ev.StoreReady) -> None:
     state.store_error, state.epoch, state.dirty = "", event.epoch, True
 
@@ -379,6 +385,7 @@ _HANDLERS: dict[type, Callable[[State, Any], None]] = cast(
         ev.Synced: _synced,
         ev.GroupRestored: _group_restored,
         ev.GrantRestored: _grant_restored,
+        ev.ReservationRestored: _reservation_restored,
         ev.StoreReady: _store_ready,
         ev.StoreLost: _store_lost,
         ev.AllocationsRecorded: _recorded,

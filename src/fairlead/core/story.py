@@ -14,14 +14,15 @@ from fairlead.core.grouping import PREFERRED_TOPOLOGY
 from fairlead.core.groups import members
 from fairlead.core.inventory import how_many
 from fairlead.core.labels import constraints
+from fairlead.core.running import expected_end
 from fairlead.core.snapshot import Request, Snapshot, Task, take
 from fairlead.core.state import Group, State
 from fairlead.core.views import estimate, head_of, label, order, reason_of, row
 from fairlead.model import quantity
 from fairlead.model.group import GroupRecord, Outcome, Phase, Why
-from fairlead.model.plan import Placement
+from fairlead.model.plan import Placement, Reserve
 from fairlead.model.pod import Expression, Operator, Pod
-from fairlead.model.view import Ask, Explanation, Head, Member, Stage
+from fairlead.model.view import Ask, Blocker, Explanation, Head, Member, Promise, Stage
 
 
 def find(state: State, name: str) -> list[Group]:
@@ -59,16 +60,22 @@ def explain(state: State, group: Group, now: int) -> Explanation:
         short=lack.short if lack else "",
         nearest=lack.nearest if lack else "",
         next_step=_next_step(group, ahead, head, lack, now),
+        promise=_promise(state, group, now),
         notes=tuple(_notes(state, group)),
     )
 
 
-def explain_record(r: GroupRecord, now: int, placements: Sequence[Placement] = ()) -> Explanation:
+def explain_record(
+    r: GroupRecord, now: int, placements: Sequence[Placement] = (), promised: Reserve | None = None
+) -> Explanation:
     """What the store alone knows of a group."""
+    promise = promised if r.phase is Phase.QUEUED else None
+    start = promise.start if promise else 0
     pods = tuple(Member("", p.pod, "", p.node, False, "") for p in placements)
     return Explanation(
-        group=row(r, now), since=0, stages=stages(r), asks=(), members=pods, ahead=0, head=None, short="",
-        nearest="", next_step="", notes=tuple(_record_notes(r)),
+        group=row(r, now, estimate=start), since=0, stages=stages(r), asks=(), members=pods, ahead=0,
+        head=None, short="", nearest="", next_step="", notes=tuple(_record_notes(r)),
+        promise=Promise(start, promise.nodes, ()) if promise else None,
     )  # fmt: skip
 
 
@@ -87,6 +94,46 @@ def stages(r: GroupRecord) -> tuple[Stage, ...]:
 
 def _head(head: Group) -> Head:
     return Head(head.id, head.namespace, head.name, head.reason.text)
+
+
+# -- what it is promised -----------------------------------------------------------------------------
+
+
+def _promise(state: State, group: Group, now: int) -> Promise | None:
+    """The promised start, where, and who has to end before."""
+    reserve = state.promises.get(group.id)
+    if reserve is None or not estimate(group):
+        return None
+    nodes = dict.fromkeys(reserve.nodes)
+    found = [*_running(state, now), *_promised(state, reserve.start)]
+    after = [
+        Blocker(other.id, other.namespace, other.name, until)
+        for other, there, until in found
+        if other is not group and until <= reserve.start and (not nodes or any(n in nodes for n in there))
+    ]
+    after.sort(key=lambda blocker: (-blocker.until, blocker.id))
+    return Promise(reserve.start, reserve.nodes, tuple(after[:_MOST_BLOCKERS]))
+
+
+_MOST_BLOCKERS = 10
+Busy = tuple[Group, tuple[str, ...], int]
+"""A group, the nodes that it has or will have, and its expected end."""
+
+
+def _running(state: State, now: int) -> list[Busy]:
+    """Those that have started and will end; reckoned from the grant, as when the promise was made."""
+    started = [state.groups[gid] for gid in state.started]
+    return [
+        (g, g.nodes, expected_end(g.granted_at or g.started_at or g.since, g.duration, now))
+        for g in started
+        if g.duration
+    ]
+
+
+def _promised(state: State, start: int) -> list[Busy]:
+    """Those that are promised an earlier start, and will end."""
+    earlier = [(state.groups[r.group], r) for r in state.promises.values() if r.start < start]
+    return [(g, r.nodes, r.start + g.duration) for g, r in earlier if g.duration]
 
 
 # -- members and what they want ----------------------------------------------------------------------
@@ -229,9 +276,9 @@ def _next_of_held(group: Group, now: int) -> str:
         case Why.SUSPENDED:
             return "it queues when its owner is resumed or the gates are taken away"
         case Why.BEGIN_TIME:
-            return f"it queues at its begin-time, in {_soon(group.begin - now)}"
+            return f"it queues at its begin-time, in {durations.soon(group.begin - now)}"
         case Why.BACKOFF:
-            return f"it queues again in {_soon(group.backoff_until - now)}"
+            return f"it queues again in {durations.soon(group.backoff_until - now)}"
         case Why.INVALID:
             return "it queues once the labels or annotations named above are put right"
         case Why.UNSUPPORTED:
@@ -252,12 +299,6 @@ def _next_of_queued(group: Group, ahead: int, head: Group | None, lack: _Lack | 
         return "it starts when the nodes that it needs are back"
     turn = f"{ahead} {'group' if ahead == 1 else 'groups'} ahead must start first; then " if ahead else ""
     return f"{turn}it starts when enough of what it is short of is given back"
-
-
-def _soon(milliseconds: int) -> str:
-    """A length of time without the digits that do not matter."""
-    unit = next((u for u in (86_400_000, 3_600_000, 60_000) if milliseconds >= 10 * u), 1000)
-    return durations.show(max(-(-milliseconds // unit) * unit, 1000))
 
 
 def _pods(n: int) -> str:
@@ -291,7 +332,7 @@ def _notes(state: State, group: Group) -> list[str]:
 
 
 def _then(group: Group, now: int) -> str:
-    return f"in {_soon(group.latest_end - now)}" if group.latest_end > now else "then"
+    return f"in {durations.soon(group.latest_end - now)}" if group.latest_end > now else "then"
 
 
 def _walltime_notes(group: Group, now: int) -> list[str]:
@@ -302,7 +343,7 @@ def _walltime_notes(group: Group, now: int) -> list[str]:
     if not group.limit:
         notes = [f"its walltime of {length} is that of its pods' activeDeadlineSeconds: the kubelets end it"]
     elif group.started_at and not group.timed_out:
-        left = _soon(group.started_at + group.limit - now)
+        left = durations.soon(group.started_at + group.limit - now)
         notes = [f"Fairlead ends it when its walltime of {length} is over, in {left}"]
     else:
         notes = [f"Fairlead ends it when all its members have run for its walltime of {length}"]

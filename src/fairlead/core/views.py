@@ -6,7 +6,7 @@ that was asked for are built. The story of one group is in `core.story`.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from fairlead.core.policy import UNLIMITED, lookahead
 from fairlead.core.state import Group, State
 from fairlead.model import view
 from fairlead.model.group import GroupRecord, Outcome, Phase, Reason, Why
+from fairlead.model.plan import Reserve
 from fairlead.model.settings import QueueSettings
 from fairlead.model.view import NodeRow, QueuePage, QueueRow, QueuesPage, QueueStatus, ResourceUse
 
@@ -58,7 +59,8 @@ def row(
         text=told.text, broken=r.broken, size=r.size, seen=r.seen, priority=r.priority,
         first_seen=r.first_seen, waited=waited(r, now), duration=r.duration, begin=r.begin,
         estimate=estimate, nodes=r.nodes, complete_at=r.complete_at, granted_at=r.granted_at,
-        bound_at=r.bound_at, started_at=r.started_at, ended_at=r.ended_at,
+        bound_at=r.bound_at, started_at=r.started_at, ended_at=r.ended_at, promised=r.promised,
+        promised_last=r.promised_last,
     )  # fmt: skip
 
 
@@ -80,9 +82,16 @@ def reason_of(group: Group | GroupRecord, head: Group | GroupRecord | None) -> R
     return group.reason
 
 
-def estimate(group: Group | GroupRecord) -> int:
-    """The start that a waiting group is promised; 0 if none is (or the store alone is asked)."""
-    return group.estimate if isinstance(group, Group) and group.phase is Phase.QUEUED else 0
+_NONE: Mapping[str, Reserve] = {}
+
+
+def estimate(group: Group | GroupRecord, stored: Mapping[str, Reserve] = _NONE) -> int:
+    """The start that a waiting group is promised, 0 if none is; of a record by what the store holds."""
+    if group.phase is not Phase.QUEUED:
+        return 0
+    if isinstance(group, Group):
+        return group.estimate
+    return stored[group.id].start if group.id in stored else 0
 
 
 def head_of(state: State) -> Group | None:
@@ -118,12 +127,13 @@ def record_page(
     include_ended: bool = False,
     namespace: str = "",
     limit: int = 100,
+    promised: Mapping[str, Reserve] = _NONE,
     warnings: tuple[str, ...] = (),
 ) -> QueuePage:
-    """The same page out of the store's records, as of `now`, when no scheduler can be asked."""
+    """The same page out of the store's records and promises, as of `now`, when no scheduler can be asked."""
     waiting = [r for r in records if r.phase is Phase.QUEUED]
     head = min((r for r in waiting if r.reason.why is Why.RESOURCES), key=order, default=None)
-    page = _page([], records, now, head, include_ended, namespace, limit, 0, warnings)
+    page = _page([], records, now, head, include_ended, namespace, limit, 0, warnings, promised)
     return QueuePage(now, "database", page.total, page.counts, warnings, page.groups)
 
 
@@ -141,10 +151,13 @@ def _page(
     limit: int,
     offset: int,
     warnings: tuple[str, ...],
+    promised: Mapping[str, Reserve] = _NONE,
 ) -> QueuePage:
     shown, counts = _ranked([*live, *records], include_ended, namespace)
     page = shown[offset : offset + limit] if limit else shown[offset:]
-    rows = tuple(row(_record(g), now, position, reason_of(g, head), estimate(g)) for position, g in page)
+    rows = tuple(
+        row(_record(g), now, position, reason_of(g, head), estimate(g, promised)) for position, g in page
+    )
     return QueuePage(now, "scheduler", len(shown), counts, warnings, rows)
 
 

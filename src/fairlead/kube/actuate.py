@@ -1,6 +1,6 @@
 """Carries out commands: which writer gets which, and what they share.
 
-Made and used by `kube.port`. The writers are `kube.bind`, `kube.conditions`, `kube.announce`,
+Made and used by `kube.port`. The writers are `kube.bind`, `kube.patches`, `kube.announce`,
 `kube.evict` and `kube.end`. Must not wait: `perform` only queues.
 """
 
@@ -12,18 +12,18 @@ from prometheus_client import CollectorRegistry
 from fairlead.kube.announce import Announcer, scheduled
 from fairlead.kube.bind import PLANNED, Binder
 from fairlead.kube.client import ApiClient
-from fairlead.kube.conditions import Conditions
 from fairlead.kube.end import Ender
 from fairlead.kube.evict import Evictor
 from fairlead.kube.outcomes import Metrics, Outcomes, Quiet, Stats, always
-from fairlead.model.command import Announce, Bind, Command, End, Evict, PatchCondition
+from fairlead.kube.patches import Patches
+from fairlead.model.command import Announce, Bind, Command, End, Evict, PatchAnnotation, PatchCondition
 from fairlead.runtime.port import Inbox
 
 
 class Actuator:
     """`stats` counts everything done, by name; the same goes to `registry` as metrics."""
 
-    handles: tuple[type, ...] = (Bind, Evict, End, PatchCondition, Announce)
+    handles: tuple[type, ...] = (Bind, Evict, End, PatchCondition, PatchAnnotation, Announce)
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class Actuator:
         metrics = Metrics(registry or CollectorRegistry())
         shared = (client, quiet, metrics, self.stats)
         self._announcer = Announcer(*shared, scheduler=scheduler)
-        self._conditions = Conditions(*shared, rate=condition_rate)
+        self._patches = Patches(*shared, rate=condition_rate)
         self._evictor = Evictor(
             client, self._outcomes, metrics, self.stats, fence=fence, request_timeout=request_timeout
         )
@@ -74,10 +74,12 @@ class Actuator:
         for command in commands:
             match command:
                 case Bind():
-                    self._conditions.cancel(command.pod)
+                    self._patches.cancel(command.pod)
                     self._binder.add(command)
                 case PatchCondition():
-                    self._conditions.add(command)
+                    self._patches.condition(command)
+                case PatchAnnotation():
+                    self._patches.annotation(command)
                 case Announce():
                     self._announcer.add(command)
                 case Evict():
@@ -93,6 +95,6 @@ class Actuator:
     async def close(self) -> None:
         """Binds first; then a moment for the rest."""
         await self._binder.close()
-        await asyncio.gather(self._evictor.close(), self._ender.close(), self._conditions.close())
+        await asyncio.gather(self._evictor.close(), self._ender.close(), self._patches.close())
         await self._announcer.close()
         self._outcomes.flush()

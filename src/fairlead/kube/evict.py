@@ -14,10 +14,10 @@ import structlog
 
 from fairlead.kube.bind import pod_path
 from fairlead.kube.client import ApiClient
-from fairlead.kube.conditions import condition_patch
 from fairlead.kube.errors import ApiError, KubeError
 from fairlead.kube.insist import insist
 from fairlead.kube.outcomes import Metrics, Outcomes, Stats, always, count
+from fairlead.kube.patches import condition_patch
 from fairlead.model.command import Evict
 from fairlead.model.event import Evicted
 

@@ -1,6 +1,6 @@
 """What the writers share: where outcomes go, what is counted, and when a low-priority write may go out.
 
-Used by `kube.bind`, `kube.conditions`, `kube.announce`, `kube.evict`. Must not know any command.
+Used by `kube.bind`, `kube.patches`, `kube.announce`, `kube.evict`. Must not know any command.
 """
 
 import asyncio

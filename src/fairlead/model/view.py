@@ -33,7 +33,8 @@ class QueueRow(Struct, frozen=True):
 
     `waited` runs from the first sight of its first member to its start; `why` is one word of the
     vocabulary of reasons and `text` the sentence that goes with it. `estimate` is the start that it is
-    promised, 0 if none is.
+    promised, 0 if none is; `promised` the first start that it was ever promised, `promised_last` the one
+    that stood when it was `granted_at`: the error of the forecast is the difference.
     """
 
     position: int
@@ -62,6 +63,8 @@ class QueueRow(Struct, frozen=True):
     bound_at: int
     started_at: int
     ended_at: int
+    promised: int
+    promised_last: int
 
 
 class QueuePage(Struct, frozen=True):
@@ -173,12 +176,33 @@ class Head(Struct, frozen=True):
     text: str
 
 
+class Blocker(Struct, frozen=True):
+    """A group that is in the way of another's start, and when it is expected to be out of it."""
+
+    id: str
+    namespace: str
+    name: str
+    until: int
+
+
+class Promise(Struct, frozen=True):
+    """The start that a waiting group is promised: not later, unless a node is lost or something overruns.
+
+    `nodes` is where, as planned now; it may come out otherwise. `after` are the groups there whose end it
+    waits for, those that end last first, and at most ten.
+    """
+
+    start: int
+    nodes: tuple[str, ...]
+    after: tuple[Blocker, ...]
+
+
 class Explanation(Struct, frozen=True):
     """The story of one group: where it stands, how it came there, and what would bring it on.
 
     `ahead` counts the waiting groups before it. `short` says what it lacks now, "" if nothing;
     `nearest` the node that is closest to taking one more member, `next_step` what has to happen for it
-    to start.
+    to start, `promise` when that will be.
     """
 
     group: QueueRow
@@ -191,6 +215,7 @@ class Explanation(Struct, frozen=True):
     short: str
     nearest: str
     next_step: str
+    promise: Promise | None
     notes: tuple[str, ...]
 
 

@@ -17,6 +17,7 @@ from fairlead import __version__
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _SHORT = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
 _LONG = (0.1, 0.5, 1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 12 * 3600, 24 * 3600, 3 * 24 * 3600, 7 * 24 * 3600)
+_ERRORS = (-86_400, -14_400, -3600, -900, -300, -60, -5, -0.5, 0.5, 5, 60, 300, 900, 3600, 14_400, 86_400)
 _SIZES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
 
 prometheus_client.disable_created_metrics()
@@ -40,6 +41,14 @@ class Metrics:
             "fairlead_group_wait_seconds",
             "From the first sight of a group's first member to its start.",
             buckets=_LONG,
+            registry=r,
+        )
+        self._forecast = Histogram(
+            "fairlead_forecast_error_seconds",
+            "How much later than promised a group was granted its start; below 0: earlier. By the first "
+            "promise that it was made, and by the last.",
+            ["promise"],
+            buckets=_ERRORS,
             registry=r,
         )
         self._groups = Gauge("fairlead_groups", "Groups now.", ["phase", "reason"], registry=r)
@@ -82,6 +91,11 @@ class Metrics:
     def waited(self, milliseconds: int) -> None:
         """A group started, so long after its first member was first seen; once per group."""
         self._wait.observe(max(milliseconds, 0) / 1000)
+
+    def forecast(self, first: int, last: int) -> None:
+        """A group started so much later (milliseconds; negative: earlier) than it was promised."""
+        self._forecast.labels("first").observe(first / 1000)
+        self._forecast.labels("last").observe(last / 1000)
 
     def store(self, up: bool, pending: int = 0) -> None:
         """Whether the store answers, and how many records wait to be written."""

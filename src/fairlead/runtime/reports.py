@@ -82,6 +82,9 @@ class Reports:
                 if group is not None and not decision.growth:
                     self._metrics.granted()
                     self._metrics.waited(self._engine.state.now - group.first_seen)
+                    if group.promised:
+                        at = group.granted_at
+                        self._metrics.forecast(at - group.promised, at - group.promised_last)
                 self._said.pop(decision.group, None)
                 _log.info("start", group=name, plan=plan, pods=len(decision.placements))
             case Wait() | Reject() if self._said.get(decision.group) != decision.reason.text:

@@ -1,0 +1,50 @@
+"""The start that a waiting group is promised, as the group itself knows it: now, first, and last.
+
+Called by `core.verify` for every promise of an accepted plan and by `core.reduce` for those that the store
+gives back; `control.estimates` tells people. Must not decide who is promised what.
+"""
+
+from fairlead.core.state import Group, State
+from fairlead.model.group import Phase
+from fairlead.model.plan import Reserve
+
+LEAST_MOVE = 300_000
+"""Milliseconds that a promise may move without anybody being told."""
+_SHARE = 5
+
+
+def expect(state: State, group: Group, start: int) -> None:
+    """The group is promised this start now (milliseconds since the epoch; 0: none).
+
+    The group is looked at again only where that matters: a first promise is saved, and people hear of a
+    far move. Compressing a thousand promises by a little costs nothing.
+    """
+    if start == group.estimate:
+        return
+    group.estimate = start
+    if start:
+        group.promised_last = start
+        if not group.promised:
+            group.promised = start
+            state.touch(group.id)
+    if not group.tell_start_at and far(group.told_start, start, state.now):
+        state.touch(group.id)
+
+
+def restore(state: State, reserve: Reserve) -> None:
+    """A promise of an earlier process holds until a plan says otherwise."""
+    group = state.groups.get(reserve.group)
+    if group is not None and group.phase in (Phase.HELD, Phase.QUEUED):
+        state.promises[group.id] = reserve
+        expect(state, group, reserve.start)
+        state.wake(reserve.start, group.id)
+
+
+def far(told: int, start: int, now: int) -> bool:
+    """Whether who was told the one should hear of the other (0: no start).
+
+    By more than five minutes, and by more than a fifth of the time that was left.
+    """
+    if not (told and start):
+        return told != start
+    return abs(start - told) > max(LEAST_MOVE, (told - now) // _SHARE)
