@@ -129,7 +129,7 @@ def test_summary_as_a_table(log: Path):
         "utilisation  81.7 %",
         "makespan     2m10s (130 s)",
         "backfilled   33.3 % of the started",
-        "forecast     1 were promised a start; they began 10s earlier on average, 95 % within 10s",
+        "forecast     1 promised a start: 10s earlier on average, 95 % within 10s",
         "cycles       7",
         "",
         "PROCESSORS  JOBS  MEAN WAIT  MEAN SLOWDOWN  P95 SLOWDOWN",

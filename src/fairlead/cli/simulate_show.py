@@ -85,7 +85,7 @@ def _facts(summary: Summary) -> Table:
         late = "later" if forecast.mean >= 0 else "earlier"
         table.add_row(
             "forecast",
-            f"{forecast.jobs:,} were promised a start; they began {time(abs(forecast.mean))} {late} on "
+            f"{forecast.jobs:,} promised a start: {time(abs(forecast.mean))} {late} on "
             f"average, 95 % within {time(forecast.p95_absolute)}",
         )  # fmt: skip
     table.add_row("cycles", count(summary.cycles))
