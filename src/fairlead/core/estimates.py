@@ -32,9 +32,9 @@ def expect(state: State, group: Group, start: int) -> None:
 
 
 def restore(state: State, reserve: Reserve) -> None:
-    """A promise of an earlier process holds until a plan says otherwise."""
+    """A promise of an earlier process; a policy that does not keep promises lays it anew."""
     group = state.groups.get(reserve.group)
-    if group is not None and group.phase in (Phase.HELD, Phase.QUEUED):
+    if group is not None and group.phase is Phase.QUEUED:
         state.promises[group.id] = reserve
         expect(state, group, reserve.start)
         state.wake(reserve.start, group.id)
