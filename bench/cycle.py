@@ -12,8 +12,9 @@ import time
 from bench.report import report
 from fairlead.core.cycle import plan_now
 from fairlead.core.groups import refresh, sequence
+from fairlead.core.picture import columns
 from fairlead.core.reduce import reduce
-from fairlead.core.snapshot import Snapshot, take
+from fairlead.core.snapshot import Snapshot
 from fairlead.core.state import State
 from fairlead.model import event as ev
 from fairlead.model.node import Node
@@ -45,7 +46,7 @@ def world(nodes: int, pods: int, shapes: int, match: str) -> State:
 
 def snapshot(state: State) -> Snapshot:
     waiting = tuple(sorted((r for rs in state.waiting.values() for r in rs), key=lambda r: r.order))
-    return take(state.inventory, waiting, waiting, 1, 1, 1_000, state.settings)
+    return columns(state.inventory, waiting, state.settings, 1_000)
 
 
 def check(state: State, view: Snapshot, starts: list[Start]) -> None:

@@ -11,7 +11,8 @@ from fairlead.core import bulk
 from fairlead.core.cycle import plan_now
 from fairlead.core.inventory import Inventory
 from fairlead.core.match import Matcher
-from fairlead.core.snapshot import Draft, Request, Snapshot, Task, take
+from fairlead.core.picture import columns
+from fairlead.core.snapshot import Draft, Request, Snapshot, Task
 from fairlead.model.node import Node
 from fairlead.model.plan import Start
 from fairlead.model.pod import Shape
@@ -34,7 +35,7 @@ def snapshot(nodes: list[int], groups: list[tuple[tuple[int, int], ...]], match:
         requests.append(Request(f"g{i}", (0, i, f"g{i}"), tasks, False, 0))
     for shape in shapes.values():
         inventory.vector(shape.requests)
-    return take(inventory, tuple(requests), (), 1, 1, 1000, Settings(match=match))
+    return columns(inventory, tuple(requests), Settings(match=match), 1000)
 
 
 def drain(view: Snapshot):
@@ -92,11 +93,11 @@ def test_a_queue_that_does_not_fit_is_planned_in_order():
     assert drain(view) is None
     plan = plan_now(view)
     assert [d.group for d in plan.decisions if isinstance(d, Start)] == [f"g{i}" for i in range(8)]
-    assert plan.head == "g8"
+    assert dict(plan.heads) == {"default": "g8"}
 
 
 def test_a_queue_that_fits_starts_whole_and_has_no_head():
     view = snapshot([10] * 4, [((2, 3),), ((1, 4), (3, 2)), ((1, 1),)], "spread")
     plan = plan_now(view)
     assert [d.group for d in plan.decisions if isinstance(d, Start)] == ["g0", "g1", "g2"]
-    assert plan.head == ""
+    assert not plan.heads

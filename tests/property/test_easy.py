@@ -131,9 +131,10 @@ def check(snapshot: Snapshot, plan: Plan, depth: int) -> None:
             table.take(request, spread_over(request, decision.nodes, table, decision.start), decision.start)
             assert (table.free >= 0).all()
     assert promised <= depth
-    undated = any(d.group == plan.head for d in plan.decisions if not isinstance(d, Reserve | Start))
+    head = dict(plan.heads).get("default", "")
+    undated = any(isinstance(d, Reserve) and not d.start for d in plan.decisions)
     order = [r.group for r in snapshot.waiting]
-    behind = order[order.index(plan.head) + 1 :] if plan.head else []
+    behind = order[order.index(head) + 1 :] if head else []
     for name in behind:
         if name not in decided and not (undated and not requests[name].duration):
             assert not table.fits(requests[name], NOW), f"{name} could start and delay nobody"

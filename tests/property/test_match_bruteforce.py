@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from fairlead.core.explain import unsatisfiable
 from fairlead.core.inventory import Inventory
 from fairlead.core.match import Matcher
-from fairlead.core.snapshot import Draft, Request, Snapshot, Task, take
+from fairlead.core.picture import columns
+from fairlead.core.snapshot import Draft, Request, Snapshot, Task
 from fairlead.model.node import Node
 from fairlead.model.pod import Amounts, Expression, Operator, Shape
 from fairlead.model.settings import Settings
@@ -42,7 +43,7 @@ def make_snapshot(
         made.append(Task(shape, tuple(f"p{number}-{i}" for i in range(times))))
     request = Request("g", (0, 1, "g"), tuple(made), False, 0)
     settings_ = Settings(match=policy)
-    return take(inventory, (request,), (), 1, 1, 0, settings_), request
+    return columns(inventory, (request,), settings_, 0), request
 
 
 def fits(snapshot: Snapshot, request: Request, where: tuple[int, ...]) -> bool:

@@ -73,7 +73,7 @@ def dump(state: State) -> object:
             for uid, i in sorted(state.intents.items())
         },
         "waiting": dict(sorted(state.waiting.items())),
-        "head": state.head,
+        "heads": state.heads,
     }
 
 

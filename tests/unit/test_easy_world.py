@@ -28,7 +28,6 @@ class Shift:
 
     def submit(self, name: str, members: int, minutes: int = 0, runs: int = 0, **amounts: int) -> None:
         requests = tuple(sorted({**amounts, "pods": 1}.items()))
-        notes = {"fairlead.dev/duration": f"{minutes}m"} if minutes else {}
         for i in range(members):
             pod = Pod(
                 uid=f"{name}-{i}",
@@ -38,7 +37,7 @@ class Shift:
                 shape=Shape(requests),
                 scheduler="fairlead",
                 labels={"fairlead.dev/group": name, "fairlead.dev/group-size": str(members)},
-                annotations=notes,
+                walltime=minutes * MINUTE,  # the kubelets', so that one may overrun
             )
             self.world.pod(pod, run_time=(runs or minutes) * MINUTE)
         self.world.run(MINUTE)

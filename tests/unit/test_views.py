@@ -195,7 +195,7 @@ def test_story_tells_wishes_notes_and_stages(state: State):
     e = told(state, "team-a/a-sweep-with-a-name-that-somebody-generated-x7k2p")
     assert [(ask.count, ask.text) for ask in e.asks] == [(16, "16 × cpu=1 on nodes with zone=a")]
     assert "fairlead.dev/preferred-topology is ignored for now" in e.notes
-    assert "its duration of 1h30m is shown, not enforced" in e.notes
+    assert "Fairlead ends it when all its members have run for its walltime of 1h30m" in e.notes
     assert [stage.name for stage in e.stages] == ["seen", "complete"]
 
 

@@ -37,7 +37,7 @@ def tell(state: State, touched: Sequence[Group]) -> list[Command]:
 
 
 def _tell_one(state: State, group: Group) -> list[Command]:
-    now = (group.phase, group.outcome, group.reason.why, group.id == state.head)
+    now = (group.phase, group.outcome, group.reason.why, group.id == state.head(group))
     if now == group.told or (not group.told and group.phase is Phase.ENDED and not group.rejected):
         return []
     due = group.since + (0 if group.reason.why in _AT_ONCE else state.settings.lasting)
@@ -63,7 +63,7 @@ def _word(state: State, group: Group) -> str:
     why = group.reason.why
     if group.rejected:
         return Why.RESOURCES
-    if why is Why.RESOURCES and group.id != state.head:
+    if why is Why.RESOURCES and group.id != state.head(group):
         return Why.QUEUED
     return Why.QUEUED if why in (Why.NODES_DOWN, Why.BACKOFF) else why
 
@@ -73,7 +73,7 @@ def _sentence(state: State, group: Group) -> str:
     if group.phase is Phase.RUNNING:
         return text or f"{group.started_size} pods run on {len(group.nodes)} nodes"
     if group.phase is Phase.QUEUED and not text:
-        head = state.groups.get(state.head)
+        head = state.groups.get(state.head(group))
         text = f"behind {head.namespace}/{head.name}" if head and head is not group else "waits for its turn"
     return f"group {group.name}: {text}" if text else f"group {group.name} {group.outcome or group.phase}"
 

@@ -1,6 +1,6 @@
 """Looking ahead within a cycle: who is promised what and when, and who may start without delaying it.
 
-Used by `core.cycle` from the first group on that cannot start, and only by policies with a depth. EASY is
+Made by `core.cycle` for policies with a depth, and used from the first group on that cannot start. EASY is
 depth 1: D. A. Lifka, "The ANL/IBM SP Scheduling System" (1995); A. W. Mu'alem and D. G. Feitelson,
 "Utilization, Predictability, Workloads, and User Runtime Estimates in Scheduling the IBM SP2 with
 Backfilling" (2001). There two numbers decide, the shadow time and the extra processors; over nodes and
@@ -14,15 +14,16 @@ The order of the queue and what a refusal is called are `core.cycle`'s business,
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from fairlead.core.explain import blocked
 from fairlead.core.inventory import Ints
 from fairlead.core.labels import constraints
 from fairlead.core.match import Matcher
 from fairlead.core.profile import Profile, Share, Want, shares
-from fairlead.core.snapshot import Draft, Request, Snapshot
+from fairlead.core.snapshot import Draft, Promise, Request, Snapshot
 from fairlead.model.plan import Placement
 
 
@@ -32,6 +33,21 @@ class Offer(NamedTuple):
     start: int
     placements: tuple[Placement, ...]
     shares: list[Share]
+
+
+class Horizon(Protocol):
+    """What `core.cycle` asks of the future; answered here and in `core.pool`."""
+
+    def start(self, request: Request) -> tuple[Placement, ...] | None: ...
+    def offer(self, request: Request, not_before: int) -> Offer | None: ...
+    def take(self, request: Request, offer: Offer) -> None: ...
+    def lift(self, request: Request, offer: Offer) -> None: ...
+    def keep(self, promise: Promise) -> Offer | None: ...
+    def pin(self, request: Request, /) -> None: ...
+    def place(self, request: Request) -> tuple[Placement, ...]: ...
+    def started(self, taken: Sequence[Share], duration: int) -> None: ...
+    def nodes(self, offer: Offer, /) -> tuple[str, ...]: ...
+    def lack(self, request: Request) -> str: ...
 
 
 def earliest(profile: Profile, snapshot: Snapshot, request: Request, not_before: int) -> Offer | None:
@@ -50,11 +66,17 @@ def earliest(profile: Profile, snapshot: Snapshot, request: Request, not_before:
         for task in request.tasks
     ]
     for start in profile.candidates(wants, request.duration, not_before):
-        draft = Draft(snapshot, profile.window(start, request.duration))
-        placements = Matcher(draft, snapshot.settings.match).place(request)
-        if placements is not None:
-            return Offer(start, placements, shares(draft.log))
+        offer = _at(profile, snapshot, request, start)
+        if offer is not None:
+            return offer
     return None
+
+
+def _at(profile: Profile, snapshot: Snapshot, request: Request, start: int) -> Offer | None:
+    """The match policy's choice for a start at that instant, for the whole walltime."""
+    draft = Draft(snapshot, profile.window(start, request.duration))
+    placements = Matcher(draft, snapshot.settings.match).place(request)
+    return None if placements is None else Offer(start, placements, shares(draft.log))
 
 
 class Ahead:
@@ -66,84 +88,140 @@ class Ahead:
         self.profile = Profile(free, snapshot.now, snapshot.running)
         self.undated = 0
         """How many were promised nothing because no end of what they wait for is known."""
-        self._instants = [snapshot.now]
-        self._free = [free.copy()]
-        """What is free at each of these instants: now, and the starts of promises."""
-        self._windows: dict[int, Matcher] = {}
-        """For windows from now in which the last of those instants is this one."""
+        self._pinned = np.zeros(free.shape[1], dtype=bool)
+        """[node] kept for those: nothing without an end may start there."""
+        self._now = free.copy()
+        self._starts: dict[int, int] = {}
+        """Start -> how many promises are laid there."""
+        self._instants: list[int] = []
+        self._free: list[Ints] = []
+        """What is free at each of these instants: now, and the starts of promises. Empty until asked for."""
+        self._windows: dict[tuple[int, bool], Matcher] = {}
+        """For windows from now in which the last of those instants is this one, and for work without end."""
 
     @property
     def free(self) -> Ints:
         """[resource, node] what is free now."""
-        return self._free[0]
+        return self._now
 
     def started(self, taken: Sequence[Share], duration: int) -> None:
         """A group that this plan starts is missing in `free` already: let it end."""
         if duration:
             self.profile.give(taken, self.snapshot.now + duration, 0)
 
-    def reserve(self, request: Request) -> Offer | None:
-        """Promise the request its earliest start."""
-        offer = earliest(self.profile, self.snapshot, request, self.snapshot.now)
-        if offer is None:
-            self.undated += 1
-            return None
-        place = bisect_left(self._instants, offer.start)
-        if place == len(self._instants) or self._instants[place] != offer.start:
-            self._instants.insert(place, offer.start)
-            self._free.insert(place, self.profile.at(offer.start))
-        self._take(offer.shares, offer.start, request.duration)
+    def offer(self, request: Request, not_before: int) -> Offer | None:
+        """The earliest start; None if nothing that it waits for has a known end."""
+        return earliest(self.profile, self.snapshot, request, not_before)
+
+    def keep(self, promise: Promise) -> Offer | None:
+        """Lay what was promised before, its nodes chosen anew; None if that cannot be kept."""
+        start = max(promise.start, self.snapshot.now)
+        offer = _at(self.profile, self.snapshot, promise.request, start)
+        if offer is not None:
+            self.take(promise.request, offer)
         return offer
+
+    def take(self, request: Request, offer: Offer) -> None:
+        """Let the request have it."""
+        if offer.start > self.snapshot.now:
+            self._starts[offer.start] = self._starts.get(offer.start, 0) + 1
+            if self._free and offer.start not in self._instants:
+                place = bisect_left(self._instants, offer.start)
+                self._instants.insert(place, offer.start)
+                self._free.insert(place, self.profile.at(offer.start))
+        self._take(offer.shares, offer.start, request.duration)
+
+    def lift(self, request: Request, offer: Offer) -> None:
+        """Undo exactly such a take."""
+        until = offer.start + request.duration if request.duration else 0
+        self.profile.give(offer.shares, offer.start, until)
+        if offer.start > self.snapshot.now:
+            self._starts[offer.start] -= 1
+            if not self._starts[offer.start]:
+                del self._starts[offer.start]
+        else:
+            _use(self._now, offer.shares, -1)
+        self._instants, self._free = [], []
+        self._windows.clear()
+
+    def pin(self, request: Request) -> None:
+        """The request waits without a date: nothing without an end may start on nodes that would hold it."""
+        self.undated += 1
+        draft = Draft(self.snapshot, self.snapshot.capacity.copy())
+        if Matcher(draft, self.snapshot.settings.match).place(request) is None:
+            self._pinned[:] = True
+        for _, row, _ in draft.log:
+            self._pinned[row] = True
+        self._windows.clear()
 
     def start(self, request: Request) -> tuple[Placement, ...] | None:
         """Start the request now if that delays no promise; None if it would.
 
-        While something waits without a date, only what is known to end may start.
+        While something waits without a date, what is not known to end stays off the nodes kept for it.
         """
-        if self.undated and not request.duration:
-            return None
         now = self.snapshot.now
         matcher = self._matcher(now + request.duration if request.duration else 0)
         mark = matcher.draft.mark()
         placements = matcher.place(request)
         if placements is not None:
-            self._take(taken_since(matcher.draft, mark), now, request.duration)
+            self._take(shares(matcher.draft.log[mark:]), now, request.duration)
         return placements
+
+    def place(self, request: Request) -> tuple[Placement, ...]:
+        """Every offer of this horizon names its nodes."""
+        raise AssertionError(f"{request.group} was offered a start without nodes")
+
+    def nodes(self, offer: Offer) -> tuple[str, ...]:
+        """The nodes' names, each once, in the order of placing."""
+        return tuple(dict.fromkeys(place.node for place in offer.placements))
+
+    def lack(self, request: Request) -> str:
+        """Why it cannot start now, in words."""
+        return blocked(self.snapshot, self._now, request)
 
     # -- inside --------------------------------------------------------------------------------------
 
     def _matcher(self, until: int) -> Matcher:
         """The matcher for windows from now to `until` (0: without end)."""
+        if not self._free:
+            self._instants = [self.snapshot.now, *sorted(self._starts)]
+            self._free = [self._now, *(self.profile.at(start) for start in self._instants[1:])]
         last = (bisect_left(self._instants, until) if until else len(self._instants)) - 1
         last = max(last, 0)
-        matcher = self._windows.get(self._instants[last])
+        key = (self._instants[last], bool(until))
+        matcher = self._windows.get(key)
         if matcher is None:
             low = np.minimum.reduce(self._free[: last + 1])
+            if not until and self.undated:
+                low[:, self._pinned] = np.minimum(low[:, self._pinned], 0)
             matcher = Matcher(Draft(self.snapshot, low), self.snapshot.settings.match)
-            self._windows[self._instants[last]] = matcher
+            self._windows[key] = matcher
         return matcher
 
     def _take(self, taken: Sequence[Share], start: int, duration: int) -> None:
         """Use it from `start` on: less is free at the instants within, and in the windows around them."""
         until = start + duration if duration else 0
         self.profile.take(taken, start, until)
+        if not self._free:
+            if start <= self.snapshot.now:
+                _use(self._now, taken)
+            return
         for instant, free in zip(self._instants, self._free, strict=True):
             if start <= instant and (not until or instant < until):
-                for vector, rows, times in taken:
-                    free[vector.rows[:, None], rows] -= vector.amounts[:, None] * times
+                _use(free, taken)
+        if not taken:
+            return
         rows = np.unique(np.concatenate([share.rows for share in taken]))
-        for instant, matcher in self._windows.items():
+        for (instant, bounded), matcher in self._windows.items():
             if instant >= start:
                 upto = bisect_left(self._instants, instant) + 1
                 least = np.minimum.reduce([free[:, rows] for free in self._free[:upto]])
+                if not bounded and self.undated:
+                    pinned = self._pinned[rows]
+                    least[:, pinned] = np.minimum(least[:, pinned], 0)
                 matcher.draft.lower(rows, least)
 
 
-def nodes_of(placements: Sequence[Placement]) -> tuple[str, ...]:
-    """The nodes' names, each once, in the order of placing."""
-    return tuple(dict.fromkeys(place.node for place in placements))
-
-
-def taken_since(draft: Draft, mark: int) -> list[Share]:
-    """What was taken from the draft since the mark."""
-    return shares(draft.log[mark:])
+def _use(free: Ints, taken: Sequence[Share], sign: int = 1) -> None:
+    for vector, rows, times in taken:
+        free[vector.rows[:, None], rows] -= sign * vector.amounts[:, None] * times

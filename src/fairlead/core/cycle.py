@@ -2,19 +2,24 @@
 
 `plan` is a generator that yields between groups, so that `runtime.planner` can run it in slices of a
 few milliseconds between I/O; its return value is the Plan. It sees a Snapshot and nothing else.
+
+All policies are this one function (`core.policy`): a group that cannot start closes its queue (fcfs), or is
+promised its earliest start while the queue's depth allows it (easy, hybrid, replan, conservative), and later
+ones start if that delays no promise. Where promises are kept (conservative) each is first tried earlier, in
+queue order. Sources: see `core.backfill`.
 """
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from functools import cached_property
 
-from fairlead.core.backfill import Ahead, nodes_of
+from fairlead.core.backfill import Ahead, Horizon, Offer
 from fairlead.core.bulk import place_all
 from fairlead.core.explain import blocked, unsatisfiable
-from fairlead.core.inventory import Ints
+from fairlead.core.lane import Lane, lanes
 from fairlead.core.match import Matcher
-from fairlead.core.policy import lookahead
+from fairlead.core.pool import Pooled
 from fairlead.core.profile import shares
-from fairlead.core.snapshot import Draft, Request, Snapshot
+from fairlead.core.snapshot import Draft, Order, Promise, Request, Snapshot
 from fairlead.model.group import Reason, Why
 from fairlead.model.plan import Decision, Plan, Reject, Reserve, Start, Wait
 
@@ -27,113 +32,221 @@ class Cycle:
         self.draft = Draft(snapshot)
         self.matcher = Matcher(self.draft, snapshot.settings.match)
         self.decisions: list[Decision] = []
-        self.head = ""
-        self.depth = lookahead(snapshot.settings.queues[0]).depth
-        self.started: list[tuple[int, int, int]] = []
-        """(begin, end, walltime) of what each Start took in the draft's log, for policies with a depth."""
-        self._possible: dict[object, str] = {}
+        self.decided: dict[str, None] = {}
+        self.lanes = lanes(snapshot)
+        self.plain = snapshot.pool is None
+        """True until the first look ahead: what fits now may simply start."""
+        self.begun: list[tuple[int, int, int]] = []
+        """(begin, end, walltime) of what each Start took in the draft's log before that."""
+        self.failed: dict[int, None] = {}
+        """Kinds of which one could not start now: none can."""
+        self.not_before: dict[int, int | None] = {}
+        """Kinds of which one was offered a start: no earlier one is left. None: not even a date."""
+        self.old = {promise.request.group: promise for promise in snapshot.promises}
 
     def run(self) -> Generator[None, None, Plan]:
-        everybody = yield from place_all(self.matcher, self.snapshot.waiting)
-        if everybody is not None:
-            pairs = zip(self.snapshot.waiting, everybody, strict=True)
-            self.decisions = [Start(request.group, placed, request.growth) for request, placed in pairs]
-            return self._plan()
-        queue = iter(self.snapshot.waiting)
-        for request in queue:
+        if not self.old and not self.snapshot.heads:
+            everybody = yield from place_all(self.matcher, self.snapshot.waiting)
+            if everybody is not None:
+                for request, placed in zip(self.snapshot.waiting, everybody, strict=True):
+                    self.decisions.append(Start(request.group, placed, request.growth))
+                return self._plan()
+        yield from self._old_promises()
+        for request in self.snapshot.waiting:
+            lane = self.lanes[request.queue]
+            if lane.closed or (request.group in self.decided and not request.growth):
+                if all(lane.closed for lane in self.lanes.values()):
+                    break
+                continue
+            if lane.skips(request, self.failed):
+                continue
             yield
-            self._decide(request)
-            if self.head:  # nobody overtakes the head
-                break
-        if self.head and self.depth:  # but who does not delay it
-            yield from self._look_ahead(queue)
+            lane.looked += 1
+            self._decide(request, lane)
         yield from self._call_impossible()
         return self._plan()
 
-    def _decide(self, request: Request) -> None:
-        mark = self.draft.mark() if self.depth else 0
-        placements = self.matcher.place(request)
-        if placements is not None:
-            self.decisions.append(Start(request.group, placements, request.growth))
-            if self.depth:
-                self.started.append((mark, self.draft.mark(), request.duration))
+    # -- promises of earlier plans -------------------------------------------------------------------
+
+    def _old_promises(self) -> Generator[None, None, None]:
+        """Lay what stays promised; move it earlier where something has become free; start what is due."""
+        standing = [p for p in self.snapshot.promises if self.lanes[p.request.queue].stands(self.snapshot)]
+        if not standing:
             return
-        verdict = self._refuse(request, self.draft.free)
-        if isinstance(verdict, Wait) and verdict.reason.why is not Why.NODES_DOWN:
-            self.head = request.group
-            if self.depth:
-                verdict = self._promise(request, verdict)
-        self.decisions.append(verdict)
-
-    def _look_ahead(self, rest: Iterator[Request]) -> Generator[None, None, None]:
-        """Those behind the head, in order and once: each starts, or is promised a start, or waits."""
-        promised = 1
-        for request in rest:
+        laid: dict[str, Offer] = {}
+        for promise in sorted(standing, key=_by_start):
+            offer = self.horizon.keep(promise) if promise.start else None
+            if offer is not None:
+                laid[promise.request.group] = offer
+            elif not promise.start and not self.snapshot.freed:
+                self.horizon.pin(promise.request)
             yield
-            placements = self.ahead.start(request)
-            if placements is not None:
-                self.decisions.append(Start(request.group, placements, request.growth))
-            elif promised < self.depth:
-                verdict = self._refuse(request, self.ahead.free)
-                if isinstance(verdict, Wait) and verdict.reason.why is not Why.NODES_DOWN:
-                    promised += 1
-                    verdict = self._promise(request, verdict)
-                self.decisions.append(verdict)
+        for promise in sorted(standing, key=_by_order):
+            yield
+            self._renew(promise, laid.get(promise.request.group))
 
-    def _promise(self, request: Request, wait: Wait) -> Reserve | Wait:
-        """Reserve the earliest start; a Wait if no end is known of what it waits for."""
-        offer = self.ahead.reserve(request)
+    def _renew(self, promise: Promise, held: Offer | None) -> None:
+        """The same promise or an earlier one; a later one only if it was broken."""
+        request, now = promise.request, self.snapshot.now
+        lane = self.lanes[request.queue]
+        lane.looked += self.snapshot.freed
+        if held is None:
+            if lane.keep and (self.snapshot.freed or promise.start):
+                lane.promised -= not self.snapshot.freed
+                self._hold_up(request, lane)
+            else:
+                lane.stop(request)
+                self.decided[request.group] = None
+            return
+        offer = held
+        if self.snapshot.freed and held.start > now:
+            self.horizon.lift(request, held)
+            better = self.horizon.offer(request, now)
+            if better is not None and better.start < held.start:
+                offer = better
+            self.horizon.take(request, offer)
+        self.decided[request.group] = None
+        if offer.start <= now:
+            placements = offer.placements or self.horizon.place(request)
+            self.decisions.append(Start(request.group, placements, request.growth))
+            return
+        lane.promised += self.snapshot.freed
+        lane.stop(request)
+        if offer.start != promise.start:
+            self.decisions.append(
+                Reserve(request.group, offer.start, self.horizon.nodes(offer), promise.reason)
+            )
+
+    # -- one group after the other -------------------------------------------------------------------
+
+    def _decide(self, request: Request, lane: Lane) -> None:
+        if request.kind not in self.failed:
+            if self._start(request):
+                return
+            if request.kind:
+                self.failed[request.kind] = None
+        self._hold_up(request, lane)
+
+    def _hold_up(self, request: Request, lane: Lane) -> None:
+        """It cannot start now: never, not while nodes are down, or not until something ends."""
+        never, down = self._possible(request)
+        if never and not request.growth:
+            self._note(Reject(request.group, Reason(Why.UNSATISFIABLE, never)))
+        elif down:  # outside the policy's depth: it does not hold up anybody
+            text = f"waits for nodes that are not there now: {down}"
+            self._note(Wait(request.group, Reason(Why.NODES_DOWN, text)))
+            lane.looked -= 1
+        else:
+            first = not lane.head
+            lane.stop(request)
+            if lane.promised < lane.depth:
+                self._promise(request, lane)
+            elif first:
+                self._note(Wait(request.group, Reason(Why.RESOURCES, self._lack(request))))
+            elif lane.keep:
+                text = f"waits without a promised start: the queue keeps {lane.depth} of them and no more"
+                self._note(Wait(request.group, Reason(Why.QUEUED, text)))
+
+    def _start(self, request: Request) -> bool:
+        """Start it now if it fits and delays no promise."""
+        if self.plain:
+            mark = self.draft.mark()
+            placements = self.matcher.place(request)
+            if placements is not None:
+                self.begun.append((mark, self.draft.mark(), request.duration))
+        else:
+            placements = self.horizon.start(request)
+        if placements is None:
+            return False
+        self.decisions.append(Start(request.group, placements, request.growth))
+        self.decided[request.group] = None
+        return True
+
+    def _promise(self, request: Request, lane: Lane) -> None:
+        """Promise the earliest start; without a date, hold nodes for it against work without an end."""
+        now = self.snapshot.now
+        not_before = self.not_before.get(request.kind, now)
+        offer = None if not_before is None else self.horizon.offer(request, not_before)
+        if request.kind:
+            self.not_before[request.kind] = None if offer is None else offer.start
+        self.decided[request.group] = None
+        if offer is not None and offer.start <= now:
+            self.horizon.take(request, offer)
+            placements = offer.placements or self.horizon.place(request)
+            self.decisions.append(Start(request.group, placements, request.growth))
+            return
+        lane.promised += 1
+        reason = Reason(Why.RESOURCES, self._lack(request))
         if offer is None:
-            return wait
-        return Reserve(request.group, offer.start, nodes_of(offer.placements), wait.reason)
+            self.horizon.pin(request)
+            self.decisions.append(Reserve(request.group, 0, (), reason))
+            return
+        self.horizon.take(request, offer)
+        self.decisions.append(Reserve(request.group, offer.start, self.horizon.nodes(offer), reason))
 
     @cached_property
-    def ahead(self) -> Ahead:
+    def horizon(self) -> Horizon:
         """What is promised; made when the first group is found that cannot start."""
+        self.plain = False
+        if self.snapshot.pool is not None:
+            return Pooled(self.snapshot, self.snapshot.pool, self.matcher)
         ahead = Ahead(self.snapshot, self.draft.free)
-        for mark, end, duration in self.started:
+        for mark, end, duration in self.begun:
             ahead.started(shares(self.draft.log[mark:end]), duration)
         return ahead
 
-    def _refuse(self, request: Request, free: Ints) -> Wait | Reject:
-        """Why it cannot start now: never, not while nodes are down, or not until something ends."""
-        never = self._never(request)
-        if never and not request.growth:
-            return Reject(request.group, Reason(Why.UNSATISFIABLE, never))
-        down = never or unsatisfiable(self.snapshot, request, present=True)
-        if down:  # outside the policy's depth: it does not hold up anybody
-            return Wait(
-                request.group, Reason(Why.NODES_DOWN, f"waits for nodes that are not there now: {down}")
-            )
-        return Wait(request.group, Reason(Why.RESOURCES, blocked(self.snapshot, free, request)))
+    def _lack(self, request: Request) -> str:
+        if self.plain:
+            return blocked(self.snapshot, self.draft.free, request)
+        return self.horizon.lack(request)
 
-    def _never(self, request: Request) -> str:
-        key = tuple((id(task.shape), len(task.uids)) for task in request.tasks)
-        verdict = self._possible.get(key)
-        if verdict is None:
-            verdict = self._possible[key] = unsatisfiable(self.snapshot, request)
-        return verdict
+    def _possible(self, request: Request) -> tuple[str, str]:
+        """Why it can never be held, and why not while nodes are down; "" each if it can."""
+        known = self.snapshot.possible.get(request.kind)
+        if known is None:
+            never = unsatisfiable(self.snapshot, request)
+            known = (never, never or unsatisfiable(self.snapshot, request, present=True))
+            if request.kind:
+                self.snapshot.possible[request.kind] = known
+        return known
+
+    def _note(self, decision: Reject | Wait) -> None:
+        self.decided[decision.group] = None
+        self.decisions.append(decision)
 
     def _call_impossible(self) -> Generator[None, None, None]:
         """Groups behind the head that arrived since the last plan: an impossible one is told at once."""
-        decided = {decision.group: None for decision in self.decisions}
-        for request in self.snapshot.unchecked:
-            if request.group not in decided:
+        for request in self.snapshot.fresh:
+            if request.group not in self.decided and not request.growth:
                 yield
-                never = self._never(request)
+                never, _ = self._possible(request)
                 if never:
                     self.decisions.append(Reject(request.group, Reason(Why.UNSATISFIABLE, never)))
 
     def _plan(self) -> Plan:
         s = self.snapshot
+        gone = [
+            gid
+            for gid, promise in self.old.items()
+            if gid not in self.decided and not self.lanes[promise.request.queue].stands(s)
+        ]
         return Plan(
             id=f"{s.epoch}-{s.version}",
             version=s.version,
             at=s.now,
             source=self.source,
             decisions=tuple(self.decisions),
-            head=self.head,
+            heads=tuple([(lane.name, lane.head) for lane in self.lanes.values() if lane.head]),
+            withdrawn=tuple(gone),
         )
+
+
+def _by_start(promise: Promise) -> tuple[int, Order]:
+    return (promise.start, promise.request.order)
+
+
+def _by_order(promise: Promise) -> Order:
+    return promise.request.order
 
 
 def plan(snapshot: Snapshot, source: str = "fairlead") -> Generator[None, None, Plan]:

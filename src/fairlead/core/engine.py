@@ -6,19 +6,17 @@ package does not know `control`.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from operator import attrgetter
 
 from fairlead.core.groups import forget, refresh, sequence
+from fairlead.core.picture import take
 from fairlead.core.policy import lookahead
 from fairlead.core.reduce import reduce, regroup
-from fairlead.core.running import releases
-from fairlead.core.snapshot import Request, Snapshot, take
 from fairlead.core.state import IDLE, Group, State
 from fairlead.core.verify import judged, verify
 from fairlead.model.command import Command, Propose, RecordAllocations, SaveGroups, SettleGrants, WakeAt
 from fairlead.model.event import Event, PlanProposed
 from fairlead.model.group import GroupRecord
-from fairlead.model.plan import Plan
+from fairlead.model.plan import Plan, Reserve
 from fairlead.model.settings import Settings
 
 Reconciler = Callable[[State, Sequence[Group]], list[Command]]
@@ -58,15 +56,15 @@ class Engine:
         for gid in state.due():
             state.touch(gid)
             promise = state.promises.get(gid)
-            if promise is not None and promise.start <= state.now:  # not kept: something overran
-                state.dirty = True
+            if promise is not None and 0 < promise.start <= state.now:
+                self._due(gid)
         self._settle()
         for reconcile in self.reconcilers:
             commands += reconcile(state, self._groups(self._touched))
             self._settle()
         commands += self._saves()
-        commands += self._forget_promises()
         commands += self._propose()
+        commands += self._save_promises()
         commands += self._wake()
         return commands
 
@@ -97,7 +95,7 @@ class Engine:
         elif plan.source == OWN:  # an answer that was heard before: its id is spent
             return []
         if not state.ready:
-            state.dirty = True
+            state.reopen()
             return []
         verdict = verify(state, plan)
         if own:
@@ -106,16 +104,30 @@ class Engine:
         if state.planning == IDLE:
             state.arrivals = []
         self._settle()
-        promises = tuple(state.promises.values())
-        if not verdict.grants and promises == state.stored:
-            return []
-        state.stored = promises
+        if not verdict.grants:
+            return []  # promises alone are written at the end of the batch
         state.recording[plan.id] = tuple(grant.id for grant in verdict.grants)
         groups = self._groups(dict.fromkeys(grant.group for grant in verdict.grants))
         records = tuple(group.record() for group in groups)
         for group, record in zip(groups, records, strict=True):
             group.saved = record
+        promises = self._promises()
         return [RecordAllocations(plan.id, state.epoch, state.now, verdict.grants, promises, records)]
+
+    def _promises(self) -> tuple[Reserve, ...]:
+        """All promises, for the store."""
+        self.state.unsaved = False
+        return tuple([promise for promise in self.state.promises.values() if promise.start])
+
+    def _due(self, gid: str) -> None:
+        """A promised start has come. A kept one is due; another was not met, because something overran."""
+        state = self.state
+        queue = state.settings.queue(state.groups[gid].queue)
+        if queue is not None and lookahead(queue).keep:
+            state.due_now[gid] = None
+            state.dirty = True
+        else:
+            state.reopen()
 
     def _checked(self, plan: Plan) -> None:
         """The plan has said of these whether they are possible, unless they or the nodes have changed."""
@@ -123,16 +135,16 @@ class Engine:
         for gid in self._checking:
             group = state.groups.get(gid)
             if group is None or judged(state, group, plan):
-                state.unchecked.pop(gid, None)
+                state.fresh.pop(gid, None)
         self._checking = ()
 
-    def _forget_promises(self) -> list[Command]:
-        """The last promised group is gone and nobody waits, so that no plan will tell the store."""
+    def _save_promises(self) -> list[Command]:
+        """Promises that changed without a start; what a plan in the making may change can wait for it."""
         state = self.state
-        if not state.stored or state.waiting or not state.ready:
+        if not state.unsaved or state.planning != IDLE or not state.ready:
             return []
-        state.stored = ()
-        return [RecordAllocations(f"{state.epoch}-{state.version}", state.epoch, state.now, ())]
+        plan = f"{state.epoch}-{state.version}"
+        return [RecordAllocations(plan, state.epoch, state.now, (), self._promises())]
 
     def _propose(self) -> list[Command]:
         """A cycle is due: something changed, all is known, no plan is in the making, the pace allows it."""
@@ -144,28 +156,13 @@ class Engine:
             if not 0 < state.next_wake() <= due:
                 state.wake(due, "")
             return []
-        state.dirty = False
+        snapshot = take(state, state.freed)
+        state.dirty = state.freed = False
         state.planning, self._last_propose = state.version, state.now
         state.arrivals = []
-        return [Propose(state.version, self._snapshot())]
-
-    def _snapshot(self) -> Snapshot:
-        state = self.state
-        waiting: list[Request] = [request for requests in state.waiting.values() for request in requests]
-        waiting.sort(key=attrgetter("order"))
-        self._checking = tuple(state.unchecked)
-        unchecked = tuple(state.waiting[gid][0] for gid in self._checking if gid in state.waiting)
-        running = releases(state) if lookahead(state.settings.queues[0]).depth else ()
-        return take(
-            state.inventory,
-            tuple(waiting),
-            unchecked,
-            state.version,
-            state.epoch,
-            state.now,
-            state.settings,
-            running,
-        )
+        state.due_now.clear()
+        self._checking = tuple(state.fresh)
+        return [Propose(state.version, snapshot)]
 
     def _saves(self) -> list[Command]:
         """Records of groups that look different from what the store was last given; settled grants."""

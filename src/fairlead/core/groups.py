@@ -9,8 +9,10 @@ from typing import NamedTuple
 
 from fairlead.core.grouping import annotations, demand, walltime
 from fairlead.core.lifecycle import may_move
-from fairlead.core.snapshot import Request, Task
-from fairlead.core.state import IDLE, Group, State
+from fairlead.core.line import offer, request, withdraw
+from fairlead.core.running import expected_end
+from fairlead.core.snapshot import Request
+from fairlead.core.state import Group, State
 from fairlead.model.group import Outcome, Phase, Reason, Why
 from fairlead.model.owner import Owner
 from fairlead.model.pod import Pod, PodPhase
@@ -60,7 +62,9 @@ def move(state: State, group: Group, phase: Phase, reason: Reason, outcome: Outc
     if outcome is not Outcome.REJECTED:
         state.rejected.pop(group.id, None)
     if phase is not Phase.QUEUED:
-        state.promises.pop(group.id, None)
+        if phase is not Phase.STARTING and group.id in state.promises:
+            state.reopen()
+        state.unpromise(group.id)
         group.estimate = 0
     group.phase, group.reason, group.outcome = phase, reason, outcome
 
@@ -81,12 +85,12 @@ def refresh(state: State, group: Group) -> None:
         requests = _started(state, group, found, owners)
     else:
         requests = _unstarted(state, group, found, owners)
-    group.shares = None
+    group.shares = group.load = None
     if group.phase in (Phase.STARTING, Phase.RUNNING):
         state.started[group.id] = None
     else:
         state.started.pop(group.id, None)
-    _offer(state, group, requests)
+    offer(state, group, requests)
 
 
 def _expects(owners: list[Owner]) -> bool:
@@ -124,12 +128,12 @@ def _unstarted(state: State, group: Group, found: Members, owners: list[Owner]) 
             group.complete_at = group.promised = group.promised_last = 0
         move(state, group, Phase.HELD, hold)
         return ()
-    request = _request(state, group, found.waiting[: want.size], growth=False)
-    if group.rejected and group.rejected_for == (request.tasks, state.inventory.nominal_version):
+    wanted = request(state, group, found.waiting[: want.size], False, group.duration)
+    if group.rejected and group.rejected_for == (wanted.tasks, state.inventory.nominal_version):
         return ()
     if group.phase is not Phase.QUEUED:
         move(state, group, Phase.QUEUED, Reason(Why.QUEUED, "not looked at yet"))
-    return (request,)
+    return (wanted,)
 
 
 def _hold(
@@ -183,8 +187,24 @@ def _started(state: State, group: Group, found: Members, owners: list[Owner]) ->
     if group.phase is Phase.STARTING and not done:  # the start may still be taken back whole
         return ()
     return tuple(
-        _request(state, group, [pod], growth=True) for pod in found.waiting if not pod.shape.unsupported
+        request(state, group, [pod], True, _left(state, group, pod))
+        for pod in found.waiting
+        if not pod.shape.unsupported
     )
+
+
+def _left(state: State, group: Group, pod: Pod) -> int:
+    """How long a member that joins now would run: what is left of the group's walltime (I4), 0 = for ever.
+
+    What a plan was told before stands until it is a tenth too much: each change is a new request.
+    """
+    if not (group.duration and group.started_at):
+        return group.duration
+    left = expected_end(group.started_at, group.duration, state.now) - state.now
+    for known in group.requests:
+        if known.growth and pod.uid in known.tasks[0].uids and left <= known.duration <= left + left // 10:
+            return known.duration
+    return left
 
 
 def _found_started(state: State, group: Group, found: Members, owners: list[Owner]) -> None:
@@ -216,7 +236,7 @@ def _follow_limits(state: State, group: Group, found: Members, owners: list[Owne
     group.limit = said.limit and duration
     if duration != group.duration:
         group.duration = duration
-        state.dirty = True
+        state.reopen()
 
 
 def _latest_end(owners: list[Owner]) -> int:
@@ -257,38 +277,6 @@ def _look_after(state: State, group: Group, found: Members, done: int) -> None:
         group.attempts = group.backoff_until = 0
 
 
-def _request(state: State, group: Group, pods: list[Pod], growth: bool) -> Request:
-    tasks: dict[object, tuple[Pod, list[str]]] = {}
-    for pod in pods:
-        key = id(pod.shape) if len(pods) == 1 else pod.shape
-        tasks.setdefault(key, (pod, []))[1].append(pod.uid)
-        state.inventory.vector(pod.shape.requests)  # snapshots rely on it (core.snapshot.take)
-    return Request(
-        group=group.id,
-        order=(-group.priority, group.seq, group.id),
-        tasks=tuple(Task(pod.shape, tuple(uids)) for pod, uids in tasks.values()),
-        growth=growth,
-        duration=group.duration,
-    )
-
-
-def _offer(state: State, group: Group, requests: tuple[Request, ...]) -> None:
-    """Publish what the group waits for, and note when that is news to a plan in the making."""
-    if requests == group.requests:
-        return
-    group.requests, group.asked_at = requests, state.version
-    state.dirty = True
-    if requests:
-        state.waiting[group.id] = requests
-        if state.planning != IDLE:
-            state.arrivals.append(requests[0].order)
-        if not requests[0].growth:
-            state.unchecked[group.id] = None
-    else:
-        state.waiting.pop(group.id, None)
-        state.unchecked.pop(group.id, None)
-
-
 def sequence(state: State) -> None:
     """Give first-seen sequence numbers to new groups, in the order their first pods were seen."""
     if not state.synced:
@@ -317,7 +305,7 @@ def forget(state: State, group: Group) -> None:
     """Drop an ended group of which no pod exists any more; its label's incarnation number stays."""
     if group.phase is Phase.ENDED and not group.pods and not group.rejected:
         state.groups.pop(group.id, None)
-        state.waiting.pop(group.id, None)
+        withdraw(state, group)
         if state.by_key.get(group.key) is group:
             del state.by_key[group.key]
         if group.source == "pod":  # a uid never comes back

@@ -52,7 +52,11 @@ class Inventory:
         """Moves when the nominal cluster may have grown, so that a rejection must be looked at again."""
         self.held: dict[str, tuple[str, Amounts]] = {}
         self._by_node: dict[str, dict[str, Amounts]] = {}
+        self.uses: dict[Amounts, int] = {}
+        """How many holders there are of each request."""
         self.vectors: dict[Amounts, Vector] = {}
+        self.possible: dict[int, tuple[str, str]] = {}
+        """Verdicts of `core.cycle` on kinds of requests; a new one begins whenever any node changes."""
         self._classes: NodeClasses | None = None
 
     # -- reading -------------------------------------------------------------------------------------
@@ -120,6 +124,7 @@ class Inventory:
             self.nodes[row] = node
             return False
         back = self.gone_at[row] > 0
+        self.possible = {}
         self.nodes[row], self.gone_at[row] = node, 0
         self._set_capacity(row, node.allocatable)
         if old is None or back or _metadata(old) != _metadata(node):
@@ -136,6 +141,7 @@ class Inventory:
             self.gone_at[row] = max(now, 1)
             self.metadata_version += 1
             self._classes = None
+            self.possible = {}
 
     def hold(self, uid: str, node: str, amounts: Amounts) -> bool:
         """Let the pod hold these amounts on the node and nothing elsewhere. Returns whether that is new."""
@@ -145,6 +151,7 @@ class Inventory:
         if old is not None:
             self.release(uid)
         self.held[uid] = (node, amounts)
+        self.uses[amounts] = self.uses.get(amounts, 0) + 1
         self._by_node.setdefault(node, {})[uid] = amounts
         row = self.rows.get(node)
         vector = self.vector(amounts)
@@ -158,6 +165,10 @@ class Inventory:
         if old is None:
             return False
         node, amounts = old
+        if self.uses[amounts] == 1:
+            del self.uses[amounts]
+        else:
+            self.uses[amounts] -= 1
         holders = self._by_node[node]
         del holders[uid]
         if not holders:

@@ -11,11 +11,11 @@ from typing import Any, cast
 
 from msgspec import structs
 
-from fairlead.core.estimates import restore
+from fairlead.core import outcomes
 from fairlead.core.grouping import Key, key_of
-from fairlead.core.state import Group, Intent, State
+from fairlead.core.state import Group, State
 from fairlead.model import event as ev
-from fairlead.model.group import Outcome, Phase
+from fairlead.model.group import Phase
 from fairlead.model.node import Node
 from fairlead.model.owner import Owner
 from fairlead.model.pod import Pod
@@ -185,7 +185,8 @@ def _node_seen(state: State, event: ev.NodeSeen) -> None:
         _bury(state, old.uid)
     state.node_uids[node.uid] = node.name
     if state.inventory.put(node):
-        state.dirty = True
+        state.nodes_at = state.version
+        state.reopen()
     if state.inventory.nominal_version != nominal:
         state.nominal_at = state.version
         for group in state.rejected:
@@ -198,7 +199,8 @@ def _node_gone(state: State, event: ev.NodeGone) -> None:
     if name is None:
         return
     state.inventory.remove(name, state.now)
-    state.dirty = True
+    state.nodes_at = state.version
+    state.reopen()
     for uid in state.inventory.holders(name):
         intent = state.intents.get(uid)
         if intent is not None and not (intent.in_flight or intent.acknowledged):
@@ -265,111 +267,14 @@ def _synced(state: State, event: ev.Synced) -> None:
         state.early.clear()
     state.missing.pop(event.source, None)
     if not state.missing and not state.synced:
-        state.synced = state.dirty = True
+        state.synced = True
+        state.reopen()
         state.restored_pods.clear()
         for uid in [u for u in state.intents if u not in state.pods]:  # deleted while nobody watched
             state.drop_intent(uid)
         for group in state.groups:
             state.touch(group)
 
-
-def _group_restored(state: State, event: ev.GroupRestored) -> None:
-    record = event.record
-    state.next_seq = max(state.next_seq, record.seq + 1)
-    if "store" not in state.missing or record.id in state.groups:
-        return
-    over = record.phase is Phase.ENDED and record.outcome is not Outcome.REJECTED
-    if record.incarnation > state.incarnations.get(record.key, -1) and not (over and record.source == "pod"):
-        state.incarnations[record.key] = record.incarnation
-        if over:
-            state.retired[record.key] = state.now
-    if over:
-        return
-    state.retired.pop(record.key, None)
-    group = Group.restored(record)
-    if group.rejected:
-        group.phase, group.outcome = Phase.HELD, Outcome.NONE
-    state.groups[group.id] = state.by_key[group.key] = group
-    if not group.seq:
-        state.unsequenced[group.id] = None
-    state.touch(group.id)
-
-
-def _grant_restored(state: State, event: ev.GrantRestored) -> None:
-    """An intent of an earlier process counts at once; its bind is repeated when none can be on its way."""
-    grant = event.grant
-    if "store" not in state.missing or grant.id in state.grants:
-        return
-    if grant.group not in state.groups:  # it ended, and only the news that this grant is settled was lost
-        state.settled.append(grant.id)
-        return
-    for place in grant.placements:
-        state.restored_pods[place.pod] = grant.group
-        pod = state.pods.get(place.pod)
-        if place.pod in state.tombstones or (pod is not None and (pod.node or pod.ended)):
-            continue
-        intent = Intent(place.pod, place.node, grant.id, grant.group)
-        intent.durable, intent.not_before, intent.doubt_until = True, event.not_before, event.not_before
-        state.add_intent(intent)
-        state.to_bind[place.pod] = None
-    if grant.id in state.grants:
-        state.wake(event.not_before, grant.group)
-    else:
-        state.settled.append(grant.id)
-
-
-def _reservation_restored(state: State, event: ev.ReservationRestored) -> None:
-    if "store" in state.missing:
-        restore(state, event.reserve)
-
-
-def _store_ready(state: State, event: ev.StoreReady) -> None:
-    state.store_error, state.epoch, state.dirty = "", event.epoch, True
-
-
-def _store_lost(state: State, event: ev.StoreLost) -> None:
-    state.store_error = event.error or "unknown error"
-
-
-def _recorded(state: State, event: ev.AllocationsRecorded) -> None:
-    for grant in state.recording.pop(event.plan, ()):
-        for uid in state.grants.get(grant, ()):
-            state.intents[uid].durable = True
-            state.to_bind[uid] = None
-
-
-def _refused(state: State, event: ev.AllocationsRefused) -> None:
-    """Certainly not durable: nothing was sent, so the intents may simply go."""
-    for grant in state.recording.pop(event.plan, ()):
-        for uid in list(state.grants.get(grant, ())):
-            state.drop_intent(uid)
-    state.dirty = True
-
-
-def _bound(state: State, event: ev.Bound) -> None:
-    """A request succeeded. The watch, not the request, makes it true: until then the intent holds."""
-    intent = state.intents.get(event.pod)
-    if intent is not None and intent.grant == event.grant:
-        intent.in_flight, intent.acknowledged, intent.error = False, True, None
-        state.touch(intent.group)
-
-
-def _bind_failed(state: State, event: ev.BindFailed) -> None:
-    intent = state.intents.get(event.pod)
-    if intent is None or intent.grant != event.grant or intent.acknowledged:
-        return
-    intent.in_flight = False
-    state.touch(intent.group)
-    if event.error is ev.BindError.UNKNOWN:
-        intent.doubt_until = state.now + state.settings.request_timeout
-        intent.not_before = state.now + _RETRY_UNKNOWN
-        state.to_bind[event.pod] = None
-        state.wake(intent.not_before, intent.group)
-    else:
-        intent.error = event.error
-
-
-_RETRY_UNKNOWN = 1000
 
 _HANDLERS: dict[type, Callable[[State, Any], None]] = cast(
     "dict[type, Callable[[State, Any], None]]",
@@ -383,14 +288,15 @@ _HANDLERS: dict[type, Callable[[State, Any], None]] = cast(
         ev.Listed: _listed,
         ev.Tick: _tick,
         ev.Synced: _synced,
-        ev.GroupRestored: _group_restored,
-        ev.GrantRestored: _grant_restored,
-        ev.ReservationRestored: _reservation_restored,
-        ev.StoreReady: _store_ready,
-        ev.StoreLost: _store_lost,
-        ev.AllocationsRecorded: _recorded,
-        ev.AllocationsRefused: _refused,
-        ev.Bound: _bound,
-        ev.BindFailed: _bind_failed,
+        ev.GroupRestored: outcomes.group_restored,
+        ev.GrantRestored: outcomes.grant_restored,
+        ev.ReservationRestored: outcomes.reservation_restored,
+        ev.Configured: outcomes.configured,
+        ev.StoreReady: outcomes.store_ready,
+        ev.StoreLost: outcomes.store_lost,
+        ev.AllocationsRecorded: outcomes.recorded,
+        ev.AllocationsRefused: outcomes.refused,
+        ev.Bound: outcomes.bound,
+        ev.BindFailed: outcomes.bind_failed,
     },
 )

@@ -1,8 +1,10 @@
 """What running groups will give back, and when they are expected to.
 
-Called by `core.engine` when a snapshot is taken for a policy that looks ahead; never for `fcfs`. A group
+Called by `core.picture` when a snapshot is taken for a policy that looks ahead; never for `fcfs`. A group
 without a walltime never gives anything back, nor do pods that are no group's of ours.
 """
+
+from operator import itemgetter
 
 import numpy as np
 
@@ -11,6 +13,8 @@ from fairlead.core.state import Group, State
 from fairlead.model.pod import Amounts
 
 _LEAST_OVERRUN = 60_000
+Load = tuple[tuple[int, int], ...]
+"""(resource row, amount) pairs, and in the last place (-1, number of pods)."""
 
 
 def releases(state: State) -> tuple[Release, ...]:
@@ -24,6 +28,47 @@ def releases(state: State) -> tuple[Release, ...]:
             until = expected_end(_began(group), group.duration, state.now)
             found += [Release(until, share) for share in group.shares]
     return tuple(found)
+
+
+def ends(state: State, *, all_of_them: bool = True) -> list[tuple[int, Load]] | None:
+    """(expected end, what is given back in sum) of started groups, in order of time.
+
+    None if anything has no known end, be it a pod that is no group's of ours; with `all_of_them` False such
+    things are left out.
+    """
+    found: list[tuple[int, Load]] = []
+    now, counted = state.now, 0
+    for gid in state.started:
+        group = state.groups[gid]
+        load = group.load
+        if load is None:
+            load = group.load = _load(state, group)
+        counted += load[-1][1]
+        if group.duration:
+            until = _began(group) + group.duration
+            found.append((until if until > now else expected_end(_began(group), group.duration, now), load))
+        elif all_of_them:
+            return None
+    if all_of_them and counted < len(state.inventory.held):
+        return None
+    found.sort(key=_UNTIL)
+    return found
+
+
+_UNTIL = itemgetter(0)
+
+
+def _load(state: State, group: Group) -> Load:
+    inventory = state.inventory
+    total: dict[int, int] = {}
+    pods = 0
+    for uid in group.pods:
+        held = inventory.held.get(uid)
+        if held is not None:
+            pods += 1
+            for row, amount in inventory.vector(held[1]).pairs:
+                total[row] = total.get(row, 0) + amount
+    return (*total.items(), (-1, pods))
 
 
 def expected_end(began: int, duration: int, now: int) -> int:

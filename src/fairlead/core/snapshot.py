@@ -1,7 +1,7 @@
 """The frozen view a plan is made from, and the mutable what-if on top of it.
 
-`take` is called by `core.engine` when a cycle is due; `core.cycle` works on the result alone, so a plan
-depends on nothing else. A Snapshot is column copies and a version; pods appear as tasks of requests.
+Taken by `core.picture` when a cycle is due; `core.cycle` works on it alone, so a plan depends on nothing
+else. A Snapshot is column copies and a version; pods appear as tasks of requests.
 """
 
 from collections.abc import Sequence
@@ -10,11 +10,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fairlead.core.inventory import Ints, Inventory, Vector
+from fairlead.core.inventory import Ints, Vector
 from fairlead.core.labels import NodeClasses
+from fairlead.core.outline import Need
 from fairlead.core.profile import Release
+from fairlead.model.group import Reason
 from fairlead.model.pod import Amounts, Shape
-from fairlead.model.settings import Settings
+from fairlead.model.settings import DEFAULT_QUEUE, Settings
 
 
 class Task(NamedTuple):
@@ -24,21 +26,52 @@ class Task(NamedTuple):
     uids: tuple[str, ...]
 
 
+Order = tuple[int, int, int, str]
+"""(-priority, walltime where the queue goes by it, first-seen sequence, id): the smaller, the earlier."""
+
+
 class Request(NamedTuple):
     """What one group waits for: all members of a start, or one that joins a running group."""
 
     group: str
-    order: tuple[int, int, str]
-    """(-priority, first-seen sequence, id): the smaller, the earlier."""
+    order: Order
     tasks: tuple[Task, ...]
     growth: bool
     duration: int
+    queue: str = DEFAULT_QUEUE
+    kind: int = 0
+    """Equal where queue, duration and tasks are (uids apart); 0 is like no other."""
+
+
+class Promise(NamedTuple):
+    """A start that a waiting request was promised by an earlier plan."""
+
+    request: Request
+    start: int
+    nodes: tuple[str, ...]
+    reason: Reason
+
+
+class Pool(NamedTuple):
+    """A machine on which sums decide who fits: one node, or slots that are all alike (`core.pool`).
+
+    `free` and the amounts of `ends` are per resource of `rows`; `rows` is empty for slots, whose one
+    resource is their number. `ends` is in order of time.
+    """
+
+    rows: tuple[int, ...]
+    free: tuple[int, ...]
+    ends: tuple[tuple[int, Need], ...]
+    slot: Vector | None = None
 
 
 class Snapshot(NamedTuple):
     """Columns are [resource, node], in the units of the model. `waiting` is in queue order.
 
-    `unchecked` are the requests of which it is not known yet whether they could ever be held.
+    If `freed`, everybody is in `waiting`, and what is promised is laid anew or, where promises are kept,
+    moved earlier. Else only those are whom no plan has looked at yet or whose promise has come due; for the
+    others nothing has changed. `fresh` are the requests of which it is not known yet whether they could
+    ever be held.
     """
 
     version: int
@@ -52,42 +85,18 @@ class Snapshot(NamedTuple):
     vectors: dict[Amounts, Vector]
     resources: dict[str, int]
     waiting: tuple[Request, ...]
-    unchecked: tuple[Request, ...] = ()
+    fresh: tuple[Request, ...] = ()
     running: tuple[Release, ...] = ()
-    """What started groups will give back; only for policies that look ahead."""
-
-
-def take(
-    inventory: Inventory,
-    waiting: tuple[Request, ...],
-    unchecked: tuple[Request, ...],
-    version: int,
-    epoch: int,
-    now: int,
-    settings: Settings,
-    running: tuple[Release, ...] = (),
-) -> Snapshot:
-    """Copy what a plan needs.
-
-    `inventory.vectors` is shared, not copied: it only grows, and every waiting request's vector was
-    resolved when the request was made (`core.groups`), so the columns here are wide enough.
-    """
-    n, r = len(inventory), len(inventory.resources)
-    return Snapshot(
-        version=version,
-        epoch=epoch,
-        now=now,
-        settings=settings,
-        names=inventory.classes().names,
-        capacity=inventory.capacity[:r, :n].copy(),
-        free=inventory.free[:r, :n].copy(),
-        classes=inventory.classes(),
-        vectors=inventory.vectors,
-        resources=dict(inventory.resources),
-        waiting=waiting,
-        unchecked=unchecked,
-        running=running,
-    )
+    """What started groups will give back; only for policies that look ahead, and where there is no pool."""
+    freed: bool = True
+    promises: tuple[Promise, ...] = ()
+    heads: tuple[tuple[str, str], ...] = ()
+    """(queue, group) for each queue of which a group holds up others."""
+    depths: tuple[tuple[str, int, int], ...] = ()
+    """(queue, how many of its groups wait, how many of these are promised a start)."""
+    pool: Pool | None = None
+    possible: dict[int, tuple[str, str]] = {}  # noqa: RUF012 - a tuple's field, and never of kind 0
+    """Kind -> why it can never be held, and why not on the nodes there now. Shared until nodes change."""
 
 
 _NOTHING = Vector(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64), ())

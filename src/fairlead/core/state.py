@@ -10,12 +10,12 @@ from collections.abc import Iterator
 
 from fairlead.core.inventory import Inventory
 from fairlead.core.profile import Share
-from fairlead.core.snapshot import Request
+from fairlead.core.snapshot import Order, Request
 from fairlead.model.event import BindError
 from fairlead.model.group import GroupRecord, Outcome, Phase, Reason, Why
 from fairlead.model.owner import Owner
 from fairlead.model.plan import Reserve
-from fairlead.model.pod import Pod
+from fairlead.model.pod import Pod, Shape
 from fairlead.model.settings import Settings
 
 IDLE = -1
@@ -105,6 +105,8 @@ class Group:
         `control.estimates`."""
         self.shares: tuple[Share, ...] | None = None
         """What its pods hold, if counted since it was last touched (`core.running`)."""
+        self.load: tuple[tuple[int, int], ...] | None = None
+        """The same in sum: resource rows and amounts, and in the last place (-1, pods)."""
         self.saved: GroupRecord | None = None
         self.told: tuple[object, ...] = ()
         """What was last written about the group to Kubernetes; owned by `control.telling`."""
@@ -146,10 +148,55 @@ class Group:
         return group
 
 
-class State:
+class Waiting:
+    """The part of the state that concerns the queue: who waits, what is promised, what a plan has seen.
+
+    `core.line` and `core.verify` change it.
+    """
+
+    def __init__(self) -> None:
+        self.waiting: dict[str, tuple[Request, ...]] = {}
+        self.line: list[tuple[Order, int, Request]] = []
+        """All waiting requests in queue order; the number tells those of one group apart."""
+        self.wanted: dict[int, tuple[Shape, list[int]]] = {}
+        """Shapes that anybody waits for, by identity, with the number of requests."""
+        self.kinds: dict[object, tuple[int, object]] = {}
+        """Numbers of the classes of requests; what the key names by identity is kept beside them."""
+        self.next_kind = 1
+        self.narrowed: dict[tuple[int, str], tuple[Shape, Shape]] = {}
+        """(Identity of a shape, partition) -> the shape, and the same bound to the partition's nodes."""
+        self.peak: dict[int, int] = {}
+        """Resource row -> the most that one request has asked for in all."""
+        self.fresh: dict[str, None] = {}
+        """Groups whose requests no plan has looked at yet."""
+        self.freed = False
+        """True when something may fit that did not: a plan then looks at everybody, else at the fresh."""
+        self.due_now: dict[str, None] = {}
+        """Groups whose kept promise has come due."""
+        self.planning = IDLE
+        """The version that a plan is being made from."""
+        self.arrivals: list[Order] = []
+        """Orders of the requests that appeared while that plan was being made."""
+        self.nominal_at = 0
+        """The version at which the nominal cluster last changed: an older plan's Reject does not count."""
+        self.rejected: dict[str, None] = {}
+        self.started: dict[str, None] = {}
+        """Groups that are STARTING or RUNNING."""
+        self.promises: dict[str, Reserve] = {}
+        """Starts promised to waiting groups by the plan accepted last."""
+        self.unsaved = False
+        """True when the promises are not those that the store was given last."""
+        self.heads: dict[str, str] = {}
+        """Queue -> the first of its groups that cannot start and that others wait behind."""
+        self.nodes_at = 0
+        """The version at which a node last changed: a plan that is older must be checked against it."""
+
+
+class State(Waiting):
     """Everything the engine knows. `version` counts learned batches."""
 
     def __init__(self, settings: Settings) -> None:
+        super().__init__()
         self.settings = settings
         self.now = 0
         self.version = 0
@@ -182,23 +229,6 @@ class State:
         """Pods whose intent was given up in this batch: their labels count again."""
         self.unsequenced: dict[str, None] = {}
         self.next_seq = 1
-        self.waiting: dict[str, tuple[Request, ...]] = {}
-        self.unchecked: dict[str, None] = {}
-        """Groups of which no plan has yet said whether any nominal cluster could hold them."""
-        self.planning = IDLE
-        """The version that a plan is being made from."""
-        self.arrivals: list[tuple[int, int, str]] = []
-        """Orders of the requests that appeared while that plan was being made."""
-        self.nominal_at = 0
-        """The version at which the nominal cluster last changed: an older plan's Reject does not count."""
-        self.rejected: dict[str, None] = {}
-        self.started: dict[str, None] = {}
-        """Groups that are STARTING or RUNNING."""
-        self.promises: dict[str, Reserve] = {}
-        """Starts promised to waiting groups by the plan accepted last."""
-        self.stored: tuple[Reserve, ...] = ()
-        """The promises that the store was given last."""
-        self.head = ""
         self.missing: dict[str, None] = dict.fromkeys(settings.sources)
         self.synced = False
         self.store_error = "the store has not answered yet"
@@ -217,6 +247,19 @@ class State:
     def touch(self, group: str) -> None:
         """Let the group be looked at again at the end of this batch."""
         self.touched[group] = None
+
+    def reopen(self) -> None:
+        """Something may fit now that did not, or stands before others that did not wait for it."""
+        self.dirty = self.freed = True
+
+    def unpromise(self, group: str) -> None:
+        """The group is promised nothing any more; what was kept free for it is free for others."""
+        if self.promises.pop(group, None) is not None:
+            self.unsaved = True
+
+    def head(self, group: Group) -> str:
+        """The group that everybody in this one's queue waits for; "" if nobody does."""
+        return self.heads.get(group.queue, "")
 
     def wake(self, at: int, group: str) -> None:
         """Touch the group once `at` has come. Asking again for the same costs nothing."""
@@ -248,9 +291,9 @@ class State:
         if pod is not None and not pod.ended and (pod.node or intent is not None):
             node = pod.node or (intent.node if intent is not None else "")
             if self.inventory.hold(uid, node, pod.shape.requests) and held_before:
-                self.dirty = True  # it moved or changed its size, so something may be free elsewhere
+                self.reopen()  # it moved or changed its size, so something may be free elsewhere
         elif self.inventory.release(uid):
-            self.dirty = True
+            self.reopen()
 
     def add_intent(self, intent: Intent) -> None:
         """Let the pod be intended for the node; an older intent of the same pod gives way."""

@@ -14,8 +14,9 @@ from fairlead.core.grouping import PREFERRED_TOPOLOGY
 from fairlead.core.groups import members
 from fairlead.core.inventory import how_many
 from fairlead.core.labels import constraints
+from fairlead.core.picture import take
 from fairlead.core.running import expected_end
-from fairlead.core.snapshot import Request, Snapshot, Task, take
+from fairlead.core.snapshot import Request, Snapshot, Task
 from fairlead.core.state import Group, State
 from fairlead.core.views import estimate, head_of, label, order, reason_of, row
 from fairlead.model import quantity
@@ -43,12 +44,12 @@ def find(state: State, name: str) -> list[Group]:
 
 def explain(state: State, group: Group, now: int) -> Explanation:
     """All that is known of a group now."""
-    head = head_of(state)
+    head = head_of(state, group)
     mine = order(group)
     waits = group.phase is Phase.QUEUED
     ahead = sum(g.phase is Phase.QUEUED and order(g) < mine for g in state.groups.values()) if waits else 0
     record = group.record()
-    lack = _Lack(state, group, now) if group.requests else None
+    lack = _Lack(state, group) if group.requests else None
     return Explanation(
         group=row(record, now, ahead + 1 if waits else 0, reason_of(group, head), estimate(group)),
         since=group.since,
@@ -208,8 +209,8 @@ def _member_reason(state: State, pod: Pod) -> str:
 class _Lack:
     """What the group would be short of if it were its turn now."""
 
-    def __init__(self, state: State, group: Group, now: int) -> None:
-        snapshot = take(state.inventory, (), (), state.version, state.epoch, now, state.settings)
+    def __init__(self, state: State, group: Group) -> None:
+        snapshot = take(state, freed=True)
         self.short, self.nearest = "", ""
         self.never, self.down = "", ""
         for request in group.requests:
@@ -356,6 +357,4 @@ def _record_notes(r: GroupRecord) -> list[str]:
     notes: list[str] = []
     if r.broken:
         notes.append(f"BROKEN: {r.broken}; its bound pods stay until you delete them")
-    if r.duration:
-        notes.append(f"its duration of {durations.show(r.duration)} is shown, not enforced")
     return notes

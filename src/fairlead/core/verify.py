@@ -12,7 +12,8 @@ import numpy as np
 from fairlead.core.groups import move
 from fairlead.core.inventory import Vector
 from fairlead.core.labels import constraints
-from fairlead.core.snapshot import Request
+from fairlead.core.line import withdraw
+from fairlead.core.snapshot import Order, Request
 from fairlead.core.state import Group, Intent, State
 from fairlead.model.group import Outcome, Phase, Reason, Why
 from fairlead.model.plan import Grant, Placement, Plan, Reject, Reserve, Start, Wait
@@ -35,7 +36,7 @@ def verify(state: State, plan: Plan) -> Verdict:
     for decision in plan.decisions:
         group = state.groups.get(decision.group)
         if isinstance(decision, Reserve):
-            stale = stale or _withdrawn(state, group, decision)
+            stale = stale or _void(state, group, decision, plan)
             if not stale:
                 promises[decision.group] = decision
         if not isinstance(decision, Start):
@@ -43,17 +44,20 @@ def verify(state: State, plan: Plan) -> Verdict:
                 _reject(state, group, decision, plan)
             elif group is not None and not stale:
                 _note(state, group, decision)
+                if isinstance(decision, Wait):
+                    _withdraw_promise(state, group.id)
             continue
         if stale:
             continue
-        stale = _objection(state, group, decision, ahead, trusted)
+        stale = _objection(state, group, decision, ahead, plan, trusted)
         if not stale and group is not None:
             grants.append(_grant(state, group, decision, plan, len(grants)))
     if stale:
-        state.dirty = True
+        state.reopen()
     else:
-        _set_head(state, plan)
-        state.promises = {}
+        _set_heads(state, plan)
+        for gid in plan.withdrawn:
+            _withdraw_promise(state, gid)
     for gid, promise in promises.items():
         _promise(state, gid, promise)
     return Verdict(tuple(grants), stale)
@@ -80,7 +84,7 @@ def _all_fit(state: State, plan: Plan) -> bool:
 
 
 def _objection(
-    state: State, group: Group | None, start: Start, ahead: tuple[int, int, str] | None, trusted: bool
+    state: State, group: Group | None, start: Start, ahead: Order | None, plan: Plan, trusted: bool
 ) -> str:
     """Why the start must not be done now; "" if it may."""
     if group is None:
@@ -89,21 +93,23 @@ def _objection(
     if request is None or any(place.pod in state.intents for place in start.placements):
         return f"{start.group} does not ask for this (any more)"
     if ahead is not None and ahead < request.order:
-        return f"{ahead[2]} arrived ahead of {start.group}"
+        return f"{ahead[-1]} arrived ahead of {start.group}"
     if not trusted and not _fits(state, start.placements):
         return f"{start.group} no longer fits"
-    if not _allowed(state, start.placements):
+    if state.nodes_at > plan.version and not _allowed(state, request, start.placements):
         return f"{start.group}: a node was closed"
     return ""
 
 
-def _withdrawn(state: State, group: Group | None, reserve: Reserve) -> str:
+def _void(state: State, group: Group | None, reserve: Reserve, plan: Plan) -> str:
     """Why a promise of the plan is void, and with it all that was to overtake by its leave; "" if it holds.
 
     The starts that follow it were placed around it: that they leave it alone need not be checked again.
     """
     if group is None or not group.requests:
         return f"{reserve.group} waits no more"
+    if state.nodes_at <= plan.version:
+        return ""
     classes = state.inventory.classes()
     shapes = [task.shape for request in group.requests for task in request.tasks]
     for name in reserve.nodes:
@@ -116,10 +122,22 @@ def _withdrawn(state: State, group: Group | None, reserve: Reserve) -> str:
 def _promise(state: State, gid: str, promise: Reserve) -> None:
     """Note the promise, and be woken when it falls due."""
     group = state.groups[gid]
-    state.promises[gid] = promise
+    if state.promises.get(gid) != promise:
+        state.promises[gid] = promise
+        state.unsaved = True
     if group.phase is Phase.QUEUED and group.estimate != promise.start:
         group.estimate = promise.start
-        state.wake(promise.start, gid)
+        state.touch(gid)
+        if promise.start:
+            state.wake(promise.start, gid)
+
+
+def _withdraw_promise(state: State, gid: str) -> None:
+    state.unpromise(gid)
+    group = state.groups.get(gid)
+    if group is not None and group.estimate:
+        group.estimate = 0
+        state.touch(gid)
 
 
 def _asked(group: Group, start: Start) -> Request | None:
@@ -151,12 +169,13 @@ def _fits(state: State, placements: tuple[Placement, ...]) -> bool:
     return ok
 
 
-def _allowed(state: State, placements: tuple[Placement, ...]) -> bool:
+def _allowed(state: State, request: Request, placements: tuple[Placement, ...]) -> bool:
     """Whether labels, taints and readiness of the nodes still allow the pods."""
     classes = state.inventory.classes()
+    shapes = {uid: task.shape for task in request.tasks for uid in task.uids}
     for place in placements:
         row = state.inventory.rows.get(place.node)
-        if row is None or not classes.now(constraints(state.pods[place.pod].shape))[row]:
+        if row is None or not classes.now(constraints(shapes[place.pod]))[row]:
             return False
     return True
 
@@ -178,20 +197,24 @@ def _grant(state: State, group: Group, start: Start, plan: Plan, index: int) -> 
         group.started_size = len(start.placements)
         group.granted_at = state.now
         group.nodes = tuple(dict.fromkeys(place.node for place in start.placements))
-        group.requests = ()
-        state.waiting.pop(group.id, None)
+        withdraw(state, group)
         move(state, group, Phase.STARTING, Reason(Why.STARTED))
     state.touch(group.id)
     return grant
 
 
-def _set_head(state: State, plan: Plan) -> None:
-    """The head changes: the old one is behind somebody now, if it still waits and the plan says no more."""
-    old = state.groups.get(state.head)
-    said = any(decision.group == state.head for decision in plan.decisions)
-    if old is not None and old.id != plan.head and old.phase is Phase.QUEUED and not said:
-        move(state, old, Phase.QUEUED, Reason(Why.QUEUED))
-    state.head = plan.head
+def _set_heads(state: State, plan: Plan) -> None:
+    """A head changes: the old one is behind somebody now, if it still waits and the plan says no more."""
+    heads = dict(plan.heads)
+    if heads == state.heads:
+        return
+    for queue, gid in state.heads.items():
+        old = state.groups.get(gid)
+        if old is None or heads.get(queue) == gid or old.phase is not Phase.QUEUED or gid in state.promises:
+            continue
+        if not any(decision.group == gid for decision in plan.decisions):
+            move(state, old, Phase.QUEUED, Reason(Why.QUEUED))
+    state.heads = heads
 
 
 def judged(state: State, group: Group, plan: Plan) -> bool:
@@ -205,8 +228,7 @@ def _reject(state: State, group: Group, decision: Reject, plan: Plan) -> None:
         return
     group.rejected_for = (group.requests[0].tasks, state.inventory.nominal_version)
     state.rejected[group.id] = None
-    group.requests = ()
-    state.waiting.pop(group.id, None)
+    withdraw(state, group)
     move(state, group, Phase.ENDED, decision.reason, Outcome.REJECTED)
 
 

@@ -94,10 +94,15 @@ def estimate(group: Group | GroupRecord, stored: Mapping[str, Reserve] = _NONE) 
     return stored[group.id].start if group.id in stored else 0
 
 
-def head_of(state: State) -> Group | None:
-    """The group that stops everybody behind it, if any."""
-    head = state.groups.get(state.head)
+def head_of(state: State, group: Group) -> Group | None:
+    """The group that stops everybody behind it in this one's queue, if any."""
+    head = state.groups.get(state.head(group))
     return head if head is not None and head.phase is Phase.QUEUED else None
+
+
+def _heads(state: State) -> dict[str, Group]:
+    found = {queue: state.groups.get(gid) for queue, gid in state.heads.items()}
+    return {q: g for q, g in found.items() if g is not None and g.phase is Phase.QUEUED}
 
 
 def queue_page(
@@ -117,7 +122,7 @@ def queue_page(
     """
     live = list(state.groups.values())
     known = [r for r in ended if r.id not in state.groups] if include_ended else []
-    return _page(live, known, now, head_of(state), include_ended, namespace, limit, offset, warnings)
+    return _page(live, known, now, _heads(state), include_ended, namespace, limit, offset, warnings)
 
 
 def record_page(
@@ -131,9 +136,11 @@ def record_page(
     warnings: tuple[str, ...] = (),
 ) -> QueuePage:
     """The same page out of the store's records and promises, as of `now`, when no scheduler can be asked."""
-    waiting = [r for r in records if r.phase is Phase.QUEUED]
-    head = min((r for r in waiting if r.reason.why is Why.RESOURCES), key=order, default=None)
-    page = _page([], records, now, head, include_ended, namespace, limit, 0, warnings, promised)
+    heads: dict[str, GroupRecord] = {}
+    for record in sorted(records, key=order):
+        if record.phase is Phase.QUEUED and record.reason.why is Why.RESOURCES:
+            heads.setdefault(record.queue, record)
+    page = _page([], records, now, heads, include_ended, namespace, limit, 0, warnings, promised)
     return QueuePage(now, "database", page.total, page.counts, warnings, page.groups)
 
 
@@ -145,7 +152,7 @@ def _page(
     live: Sequence[Group],
     records: Sequence[GroupRecord],
     now: int,
-    head: Group | GroupRecord | None,
+    heads: Mapping[str, Group | GroupRecord],
     include_ended: bool,
     namespace: str,
     limit: int,
@@ -156,7 +163,8 @@ def _page(
     shown, counts = _ranked([*live, *records], include_ended, namespace)
     page = shown[offset : offset + limit] if limit else shown[offset:]
     rows = tuple(
-        row(_record(g), now, position, reason_of(g, head), estimate(g, promised)) for position, g in page
+        row(_record(g), now, position, reason_of(g, heads.get(g.queue)), estimate(g, promised))
+        for position, g in page
     )
     return QueuePage(now, "scheduler", len(shown), counts, warnings, rows)
 

@@ -24,7 +24,10 @@ class Start(Struct, frozen=True, gc=False, tag="start", omit_defaults=True):
 
 
 class Reserve(Struct, frozen=True, gc=False, tag="reserve", omit_defaults=True):
-    """Promise the group a start (milliseconds since the epoch); the node names are advisory."""
+    """Promise the group a start (milliseconds since the epoch); the node names are advisory.
+
+    `start` 0: no date is known, because it waits behind work without an end; it is held a place all the same.
+    """
 
     group: str
     start: int
@@ -52,7 +55,7 @@ Decision = Start | Reserve | Wait | Reject
 class Plan(Struct, frozen=True, gc=False, omit_defaults=True):
     """The decisions of one cycle, in queue order, and the snapshot version they rest on.
 
-    Waiting groups that the plan does not mention stand behind `head` (a group id, "" if none waits).
+    Waiting groups that the plan does not mention stand behind the head of their queue.
     """
 
     id: str
@@ -60,9 +63,10 @@ class Plan(Struct, frozen=True, gc=False, omit_defaults=True):
     at: int
     source: str
     decisions: tuple[Decision, ...]
-    head: str = ""
-    partial: bool = False
-    """True when it only adds to what was decided before: promises and heads that it does not mention stay."""
+    heads: tuple[tuple[str, str], ...] = ()
+    """(queue, group) for each queue of which a group cannot start and others wait behind it."""
+    withdrawn: tuple[str, ...] = ()
+    """Groups that were promised a start and are not any more; other promises that it does not mention stand."""
 
 
 class Grant(Struct, frozen=True, gc=False, omit_defaults=True):

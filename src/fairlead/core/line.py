@@ -1,0 +1,128 @@
+"""The queue as it stands: who waits, in which order, and what of it no plan has seen yet.
+
+Called by `core.groups` when what a group asks for has changed, and by `core.verify` when it is granted or
+rejected. Keeps `State.waiting`, `line`, `wanted` and `fresh` in step; must not decide who starts.
+"""
+
+from bisect import bisect_left, insort
+
+from msgspec import structs
+
+from fairlead.core.snapshot import Order, Request, Task
+from fairlead.core.state import IDLE, Group, State
+from fairlead.model.pod import Pod, Shape
+from fairlead.model.settings import QueueSettings
+
+_KINDS_KEPT = 1024
+
+
+def request(state: State, group: Group, pods: list[Pod], growth: bool, duration: int) -> Request:
+    """What these pods of the group wait for together."""
+    queue = state.settings.queue(group.queue) or state.settings.queues[0]
+    shapes: dict[int, Shape] = {}
+    uids: dict[int, list[str]] = {}
+    for pod in pods:
+        shapes[id(pod.shape)] = pod.shape
+        uids.setdefault(id(pod.shape), []).append(pod.uid)
+    if len(shapes) > 1:
+        _merge(shapes, uids)
+    tasks = tuple(Task(_within(state, queue, shape), tuple(uids[key])) for key, shape in shapes.items())
+    for task in tasks:
+        vector = state.inventory.vector(task.shape.requests)  # snapshots rely on it (core.snapshot.take)
+        for row, amount in vector.pairs:
+            state.peak[row] = max(state.peak.get(row, 0), amount * len(task.uids))
+    return Request(
+        group=group.id,
+        order=_order(queue, group),
+        tasks=tasks,
+        growth=growth,
+        duration=duration,
+        queue=queue.name,
+        kind=_kind(state, queue.name, duration, tasks),
+    )
+
+
+def offer(state: State, group: Group, requests: tuple[Request, ...]) -> None:
+    """Publish what the group waits for, and note when that is news to a plan in the making."""
+    if requests == group.requests:
+        return
+    anew = bool(group.requests)  # a plan may have promised it something, or told others to wait for it
+    withdraw(state, group)
+    group.requests, group.asked_at = requests, state.version
+    if anew and requests and not requests[0].growth:
+        state.unpromise(group.id)
+    if anew or group.id in state.heads.values():
+        state.reopen()
+    if not requests:
+        return
+    state.dirty = True
+    if state.line and requests[0].order < state.line[-1][0]:
+        state.reopen()
+    for number, each in enumerate(requests):
+        insort(state.line, (each.order, number, each))
+        for task in each.tasks:
+            state.wanted.setdefault(id(task.shape), (task.shape, [0]))[1][0] += 1
+    state.waiting[group.id] = requests
+    state.fresh[group.id] = None
+    if state.planning != IDLE:
+        state.arrivals.append(requests[0].order)
+
+
+def withdraw(state: State, group: Group) -> None:
+    """The group waits for nothing (any more): it was granted, rejected, or changed."""
+    for number, each in enumerate(group.requests):
+        del state.line[bisect_left(state.line, (each.order, number))]
+        for task in each.tasks:
+            count = state.wanted[id(task.shape)][1]
+            count[0] -= 1
+            if not count[0]:
+                del state.wanted[id(task.shape)]
+    group.requests = ()
+    state.waiting.pop(group.id, None)
+    state.fresh.pop(group.id, None)
+    state.due_now.pop(group.id, None)
+
+
+def _merge(shapes: dict[int, Shape], uids: dict[int, list[str]]) -> None:
+    """Equal shapes that are not the same object are one task."""
+    first: dict[Shape, int] = {}
+    for key, shape in list(shapes.items()):
+        home = first.setdefault(shape, key)
+        if home != key:
+            uids[home] += uids.pop(key)
+            del shapes[key]
+
+
+def _order(queue: QueueSettings, group: Group) -> Order:
+    priority = 0 if queue.order == "fifo" else -group.priority
+    length = (group.duration or _LONGEST) if queue.order == "shortest" else 0
+    return (priority, length, group.seq, group.id)
+
+
+_LONGEST = 1 << 62
+
+
+def _kind(state: State, queue: str, duration: int, tasks: tuple[Task, ...]) -> int:
+    """Equal for requests that ask for the same: what fails for one of them fails for all."""
+    key = (queue, duration, tuple([(id(task.shape), len(task.uids)) for task in tasks]))
+    known = state.kinds.get(key)
+    if known is None:
+        if len(state.kinds) > _KINDS_KEPT + 2 * len(state.line):
+            state.kinds.clear()  # numbers are never used twice, so at worst equals are told apart
+        known = state.kinds[key] = (state.next_kind, tasks)
+        state.next_kind += 1
+    return known[0]
+
+
+def _within(state: State, queue: QueueSettings, shape: Shape) -> Shape:
+    """The shape, bound to the nodes of the queue's partition."""
+    if not queue.partition:
+        return shape
+    key = (id(shape), queue.partition)
+    known = state.narrowed.get(key)
+    if known is None:
+        if len(state.narrowed) > _KINDS_KEPT:
+            state.narrowed.clear()
+        extra = next((p.selector for p in state.settings.partitions if p.name == queue.partition), ())
+        known = state.narrowed[key] = (shape, structs.replace(shape, selector=shape.selector + extra))
+    return known[1]

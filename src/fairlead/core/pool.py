@@ -1,0 +1,120 @@
+"""Looking ahead where sums decide who fits: one node, or slots that are all alike (`core.snapshot.Pool`).
+
+Made by `core.cycle` instead of `core.backfill` when the snapshot has a pool; both answer the same questions.
+On such machines a promise is a start and an amount, and any choice of nodes that is good now stays good: on
+one node there is none, and slots are as interchangeable as processors. Intervals that never overlap more
+than P times can always be laid on P slots when they are laid in order of their starts (an interval graph is
+perfect), so nodes are chosen when a group starts and not before.
+"""
+
+from collections.abc import Sequence
+
+from fairlead.core.backfill import Offer
+from fairlead.core.explain import describe
+from fairlead.core.labels import constraints
+from fairlead.core.match import Matcher
+from fairlead.core.outline import Need, Outline
+from fairlead.core.profile import Share
+from fairlead.core.snapshot import Pool, Promise, Request, Snapshot
+from fairlead.model.plan import Placement
+
+_NEVER: Need = ((-1, 0),)
+"""Of a request that the machine as it is now cannot hold."""
+
+
+class Pooled:
+    """Promises on a pool, and what they leave."""
+
+    def __init__(self, snapshot: Snapshot, pool: Pool, matcher: Matcher) -> None:
+        self.snapshot, self.pool, self.matcher = snapshot, pool, matcher
+        self.outline = Outline(snapshot.now, pool.free, pool.ends)
+        self.undated = 0
+        """How many wait for something whose end is not known."""
+        self._needs: dict[int, Need] = {}
+        self._place = {row: k for k, row in enumerate(pool.rows)}
+
+    def start(self, request: Request) -> tuple[Placement, ...] | None:
+        """Start the request now if that delays no promise; None if it would or does not fit."""
+        need, outline = self._need(request), self.outline
+        if need is _NEVER or not outline.now(need) or (self.undated and not request.duration):
+            return None
+        if not outline.fits(need, self.snapshot.now, request.duration):
+            return None
+        outline.take(need, self.snapshot.now, request.duration)
+        return self.place(request)
+
+    def offer(self, request: Request, not_before: int) -> Offer | None:
+        """The earliest start; None if nothing that it waits for has a known end."""
+        need = self._need(request)
+        start = None if need is _NEVER else self.outline.earliest(need, request.duration, not_before)
+        return None if start is None else Offer(start, (), [])
+
+    def take(self, request: Request, offer: Offer) -> None:
+        """Let the request have it."""
+        self.outline.take(self._need(request), offer.start, request.duration)
+
+    def lift(self, request: Request, offer: Offer) -> None:
+        """Undo exactly such a take."""
+        self.outline.take(self._need(request), offer.start, request.duration, -1)
+
+    def keep(self, promise: Promise) -> Offer | None:
+        """Lay what was promised before; None if that cannot be kept."""
+        need, request = self._need(promise.request), promise.request
+        start = max(promise.start, self.snapshot.now)
+        if need is _NEVER or not self.outline.fits(need, start, request.duration):
+            return None
+        offer = Offer(start, (), [])
+        self.outline.take(need, start, request.duration)
+        return offer
+
+    def pin(self, _: Request) -> None:
+        """Nothing without an end may start while the request waits without a date."""
+        self.undated += 1
+
+    def place(self, request: Request) -> tuple[Placement, ...]:
+        """Choose nodes for a request that has been found to fit now."""
+        if self.pool.slot is None:
+            name = self.snapshot.names[0]
+            return tuple([Placement(uid, name) for task in request.tasks for uid in task.uids])
+        placements = self.matcher.place(request)
+        assert placements is not None, "slots that are all alike were counted wrongly"
+        return placements
+
+    def started(self, taken: Sequence[Share], duration: int) -> None:
+        """A pool is there from the beginning of a cycle: nothing is started before it."""
+        raise AssertionError(f"{len(taken)} shares for {duration} ms were taken beside the pool")
+
+    def nodes(self, _: Offer) -> tuple[str, ...]:
+        """The only node, or none: slots are chosen at the start."""
+        return self.snapshot.names[:1] if self.pool.slot is None else ()
+
+    def lack(self, request: Request) -> str:
+        """Why it cannot start now, in words."""
+        need, outline = self._need(request), self.outline
+        wanted = " + ".join([describe(task) for task in request.tasks])
+        if outline.now(need):
+            return f"needs {wanted}, which would delay a group that is promised a start"
+        if self.pool.slot is not None:
+            return f"needs {wanted}, room for {max(outline.levels[0][0], 0)} now"
+        names = list(self.snapshot.resources)
+        short = [names[self.pool.rows[k]] for k, amount in need if outline.levels[k][0] < amount]
+        return f"needs {wanted}, room for 0 now (short of {short[0]})"
+
+    def _need(self, request: Request) -> Need:
+        need = self._needs.get(request.kind)
+        if need is None or not request.kind:
+            need = self._needs[request.kind] = self._count(request)
+        return need
+
+    def _count(self, request: Request) -> Need:
+        if self.pool.slot is not None:
+            return ((0, sum([len(task.uids) for task in request.tasks])),)
+        total: dict[int, int] = {}
+        for task in request.tasks:
+            if not self.snapshot.classes.now(constraints(task.shape))[0]:
+                return _NEVER
+            for row, amount in self.snapshot.vectors[task.shape.requests].pairs:
+                k = self._place.get(row)
+                if k is not None:
+                    total[k] = total.get(k, 0) + amount * len(task.uids)
+        return tuple(total.items())
