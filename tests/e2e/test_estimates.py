@@ -69,7 +69,7 @@ def test_F1_F17_a_waiting_group_is_told_when_it_starts(
         assert milliseconds(text) == row["promised"] // 1000 * 1000
         assert text in event["note"] and event["type"] == "Normal"
         (story,) = ask(data, "explain", f"{kubectl.namespace}/waits")["groups"]
-        assert story["promise"]["start"] == row["estimate"] and len(story["promise"]["nodes"]) == 4
+        assert story["promise"]["start"] == row["estimate"]
         assert [blocker["name"] for blocker in story["promise"]["after"]] == ["holds"]
 
         scheduler.kill()

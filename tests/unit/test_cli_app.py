@@ -162,7 +162,7 @@ def test_F1_estimates_in_json(promising_server: str):
     (told,) = json.loads(run("explain", "wide", "-o", "json", "--server", promising_server).stdout)["groups"]
     assert wide["estimate"] == told["promise"]["start"] == told["group"]["estimate"] > queue["as_of"]
     assert wide["promised"] and not wide["promised_last"]
-    assert sorted(told["promise"]["nodes"]) == ["n0", "n1"]
+    assert set(told["promise"]["nodes"]) <= {"n0", "n1"}  # advisory: a promise need not name any
     assert [blocker["name"] for blocker in told["promise"]["after"]] == ["long", "next"]
 
 
