@@ -62,9 +62,10 @@ def move(state: State, group: Group, phase: Phase, reason: Reason, outcome: Outc
     if outcome is not Outcome.REJECTED:
         state.rejected.pop(group.id, None)
     if phase is not Phase.QUEUED:
-        if phase is not Phase.STARTING and group.id in state.promises:
-            state.reopen()
-        state.unpromise(group.id)
+        if phase is Phase.STARTING:
+            state.unpromise(group.id)
+        else:
+            state.break_promise(group.id)
         group.estimate = 0
     group.phase, group.reason, group.outcome = phase, reason, outcome
 

@@ -13,7 +13,7 @@ from fairlead.core.state import IDLE, Group, State
 from fairlead.model.pod import Pod, Shape
 from fairlead.model.settings import QueueSettings
 
-_KINDS_KEPT = 1024
+_KINDS_KEPT = 256
 
 
 def request(state: State, group: Group, pods: list[Pod], growth: bool, duration: int) -> Request:
@@ -44,13 +44,13 @@ def request(state: State, group: Group, pods: list[Pod], growth: bool, duration:
 
 def offer(state: State, group: Group, requests: tuple[Request, ...]) -> None:
     """Publish what the group waits for, and note when that is news to a plan in the making."""
-    if requests == group.requests:
+    if requests == group.requests or _alike(requests, group.requests):
         return
     anew = bool(group.requests)  # a plan may have promised it something, or told others to wait for it
     withdraw(state, group)
     group.requests, group.asked_at = requests, state.version
     if anew and requests and not requests[0].growth:
-        state.unpromise(group.id)
+        state.break_promise(group.id)
     if anew or group.id in state.heads.values():
         state.reopen()
     if not requests:
@@ -66,6 +66,12 @@ def offer(state: State, group: Group, requests: tuple[Request, ...]) -> None:
     state.fresh[group.id] = None
     if state.planning != IDLE:
         state.arrivals.append(requests[0].order)
+
+
+def _alike(new: tuple[Request, ...], old: tuple[Request, ...]) -> bool:
+    """Whether they differ in nothing but the number of their kind, which may be given anew."""
+    same = len(new) == len(old)
+    return same and all(a._replace(kind=b.kind) == b for a, b in zip(new, old, strict=True))
 
 
 def withdraw(state: State, group: Group) -> None:

@@ -10,7 +10,7 @@ perfect), so nodes are chosen when a group starts and not before.
 from collections.abc import Sequence
 
 from fairlead.core.backfill import Offer
-from fairlead.core.explain import describe
+from fairlead.core.explain import blocked, describe
 from fairlead.core.labels import constraints
 from fairlead.core.match import Matcher
 from fairlead.core.outline import Need, Outline
@@ -75,6 +75,8 @@ class Pooled:
         """Choose nodes for a request that has been found to fit now."""
         if self.pool.slot is None:
             name = self.snapshot.names[0]
+            for task in request.tasks:  # for whoever is told what is free
+                self.matcher.draft.take(self.snapshot.vectors[task.shape.requests], 0, len(task.uids))
             return tuple([Placement(uid, name) for task in request.tasks for uid in task.uids])
         placements = self.matcher.place(request)
         assert placements is not None, "slots that are all alike were counted wrongly"
@@ -94,8 +96,8 @@ class Pooled:
         wanted = " + ".join([describe(task) for task in request.tasks])
         if outline.now(need):
             return f"needs {wanted}, which would delay a group that is promised a start"
-        if self.pool.slot is not None:
-            return f"needs {wanted}, room for {max(outline.levels[0][0], 0)} now"
+        if self.pool.slot is not None or sum([len(task.uids) for task in request.tasks]) > 1:
+            return blocked(self.snapshot, self.matcher.draft.free, request)
         names = list(self.snapshot.resources)
         short = [names[self.pool.rows[k]] for k, amount in need if outline.levels[k][0] < amount]
         return f"needs {wanted}, room for 0 now (short of {short[0]})"

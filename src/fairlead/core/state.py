@@ -184,6 +184,8 @@ class Waiting:
         """Groups that are STARTING or RUNNING."""
         self.promises: dict[str, Reserve] = {}
         """Starts promised to waiting groups by the plan accepted last."""
+        self.void = (0, "")
+        """When a group that was promised a start ceased to wait for it, and which: older plans rest on it."""
         self.unsaved = False
         """True when the promises are not those that the store was given last."""
         self.heads: dict[str, str] = {}
@@ -256,6 +258,13 @@ class State(Waiting):
         """The group is promised nothing any more; what was kept free for it is free for others."""
         if self.promises.pop(group, None) is not None:
             self.unsaved = True
+
+    def break_promise(self, group: str) -> None:
+        """The same where the group does not get what it was promised: a plan that rests on it is void."""
+        if group in self.promises:
+            self.void = (self.version, group)
+            self.unpromise(group)
+            self.reopen()
 
     def head(self, group: Group) -> str:
         """The group that everybody in this one's queue waits for; "" if nobody does."""

@@ -32,7 +32,7 @@ def verify(state: State, plan: Plan) -> Verdict:
     trusted = _all_fit(state, plan)
     grants: list[Grant] = []
     promises: dict[str, Reserve] = {}
-    stale = ""
+    stale = f"{state.void[1]} waits no more" if state.void[0] > plan.version else ""
     for decision in plan.decisions:
         group = state.groups.get(decision.group)
         if isinstance(decision, Reserve):
