@@ -7,5 +7,7 @@ from fairlead.control.ladder import climb
 from fairlead.control.telling import tell
 from fairlead.core.engine import Reconciler
 
-RECONCILERS: tuple[Reconciler, ...] = (inspect, climb, release, enforce, tell, foretell)
+ACTING: tuple[Reconciler, ...] = (inspect, climb, release, enforce)
+"""Those on whom anything but words depends: enough where nobody listens."""
+RECONCILERS: tuple[Reconciler, ...] = (*ACTING, tell, foretell)
 """In the order the engine runs them: failed starts are dealt with before binds go out, words come last."""

@@ -59,10 +59,13 @@ class Engine:
             if promise is not None and 0 < promise.start <= state.now:
                 self._due(gid)
         self._settle()
+        touched = self._groups(self._touched)
         for reconcile in self.reconcilers:
-            commands += reconcile(state, self._groups(self._touched))
-            self._settle()
-        commands += self._saves()
+            commands += reconcile(state, touched)
+            if state.touched or state.loose:
+                self._settle()
+                touched = self._groups(self._touched)
+        commands += self._saves(touched)
         commands += self._propose()
         commands += self._save_promises()
         commands += self._wake()
@@ -71,15 +74,18 @@ class Engine:
     # -- inside --------------------------------------------------------------------------------------
 
     def _groups(self, ids: Iterable[str]) -> list[Group]:
-        return [self.state.groups[gid] for gid in ids if gid in self.state.groups]
+        groups = self.state.groups
+        return [groups[gid] for gid in ids if gid in groups]
 
     def _settle(self) -> None:
         """Look at every touched group again, until nothing is touched any more."""
         state = self.state
         if not state.synced:  # half a picture: a group might seem to have ended
             return
-        regroup(state)
-        sequence(state)
+        if state.loose:
+            regroup(state)
+        if state.unsequenced:
+            sequence(state)
         while state.touched:
             touched, state.touched = state.touched, {}
             self._touched.update(touched)
@@ -164,12 +170,12 @@ class Engine:
         self._checking = tuple(state.fresh)
         return [Propose(state.version, snapshot)]
 
-    def _saves(self) -> list[Command]:
+    def _saves(self, touched: list[Group]) -> list[Command]:
         """Records of groups that look different from what the store was last given; settled grants."""
         state = self.state
         changed: list[GroupRecord] = []
         if state.synced:
-            for group in self._groups(self._touched):
+            for group in touched:
                 record = group.record()
                 if record != group.saved:
                     group.saved = record

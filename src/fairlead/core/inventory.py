@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairlead.core.labels import NodeClasses
+from fairlead.core.outline import Need
 from fairlead.model.node import Node
 from fairlead.model.pod import Amounts
 
@@ -55,6 +56,8 @@ class Inventory:
         self.uses: dict[Amounts, int] = {}
         """How many holders there are of each request."""
         self.vectors: dict[Amounts, Vector] = {}
+        self.needs: dict[tuple[int, ...], dict[int, Need]] = {}
+        """Resource rows -> kind of request -> what it needs of these (`core.pool`). Renewed with `possible`."""
         self.possible: dict[int, tuple[str, str]] = {}
         """Verdicts of `core.cycle` on kinds of requests; a new one begins whenever any node changes."""
         self._classes: NodeClasses | None = None
@@ -124,7 +127,7 @@ class Inventory:
             self.nodes[row] = node
             return False
         back = self.gone_at[row] > 0
-        self.possible = {}
+        self.possible, self.needs = {}, {}
         self.nodes[row], self.gone_at[row] = node, 0
         self._set_capacity(row, node.allocatable)
         if old is None or back or _metadata(old) != _metadata(node):
@@ -141,7 +144,7 @@ class Inventory:
             self.gone_at[row] = max(now, 1)
             self.metadata_version += 1
             self._classes = None
-            self.possible = {}
+            self.possible, self.needs = {}, {}
 
     def hold(self, uid: str, node: str, amounts: Amounts) -> bool:
         """Let the pod hold these amounts on the node and nothing elsewhere. Returns whether that is new."""

@@ -109,7 +109,7 @@ def _pool(state: State, ahead: bool) -> Pool | None:
     found = ends(state) if ahead else []
     if found is None:  # work without an end has a place of its own
         return None
-    return Pool((), (free,), tuple([(until, ((0, load[-1][1]),)) for until, load in found]), slot)
+    return Pool((), (free,), tuple([(until, ((0, load[-1][1]),)) for until, load in found]), {}, slot)
 
 
 def _one_node(state: State, ahead: bool) -> Pool:
@@ -124,4 +124,4 @@ def _one_node(state: State, ahead: bool) -> Pool:
         (until, tuple([(place[row], amount) for row, amount in load if row in place]))
         for until, load in found
     ]
-    return Pool(rows, tuple([free[row] for row in rows]), tuple(sums))
+    return Pool(rows, tuple([free[row] for row in rows]), tuple(sums), inventory.needs.setdefault(rows, {}))

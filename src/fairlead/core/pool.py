@@ -30,7 +30,6 @@ class Pooled:
         self.outline = Outline(snapshot.now, pool.free, pool.ends)
         self.undated = 0
         """How many wait for something whose end is not known."""
-        self._needs: dict[int, Need] = {}
         self._place = {row: k for k, row in enumerate(pool.rows)}
 
     def start(self, request: Request) -> tuple[Placement, ...] | None:
@@ -103,9 +102,9 @@ class Pooled:
         return f"needs {wanted}, room for 0 now (short of {short[0]})"
 
     def _need(self, request: Request) -> Need:
-        need = self._needs.get(request.kind)
+        need = self.pool.needs.get(request.kind)
         if need is None or not request.kind:
-            need = self._needs[request.kind] = self._count(request)
+            need = self.pool.needs[request.kind] = self._count(request)
         return need
 
     def _count(self, request: Request) -> Need:

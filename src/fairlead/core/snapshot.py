@@ -62,6 +62,8 @@ class Pool(NamedTuple):
     rows: tuple[int, ...]
     free: tuple[int, ...]
     ends: tuple[tuple[int, Need], ...]
+    needs: dict[int, Need]
+    """Kind of request -> its amounts; shared between snapshots, filled by `core.pool`."""
     slot: Vector | None = None
 
 

@@ -66,7 +66,7 @@ class Plan(Struct, frozen=True, gc=False, omit_defaults=True):
     heads: tuple[tuple[str, str], ...] = ()
     """(queue, group) for each queue of which a group cannot start and others wait behind it."""
     withdrawn: tuple[str, ...] = ()
-    """Groups that were promised a start and are not any more; other promises that it does not mention stand."""
+    """Groups that are promised a start no more; other promises that it does not mention stand."""
 
 
 class Grant(Struct, frozen=True, gc=False, omit_defaults=True):

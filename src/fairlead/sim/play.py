@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from msgspec import structs
 
-from fairlead.control import RECONCILERS
+from fairlead.control import ACTING
 from fairlead.core.cycle import plan_now
 from fairlead.core.engine import Engine
 from fairlead.model import command as cmd
@@ -24,15 +24,15 @@ from fairlead.sim.workload import Arrival, JobRow, Result, Sample, Workload
 
 ORIGIN = 86_400_000
 """The engine's time at the input's 0, in milliseconds: to the engine 0 means never."""
-_TOLD = 1 << 50
-"""Milliseconds a state must last before it is told: nobody listens."""
+_PATIENCE = 366 * 86_400_000
+"""How long the clock is let run, in milliseconds, when all that is left is waking the engine."""
 _CALLS = 256
 """Instants between two calls of `progress`."""
 
 
 def settings_for(queue: QueueSettings, match: str = "first") -> Settings:
-    """Settings of a simulation under one queue: planned at once, told to nobody."""
-    return Settings(queues=(queue,), match=match, pace=0, lasting=_TOLD)
+    """Settings of a simulation under one queue: planned at once."""
+    return Settings(queues=(queue,), match=match, pace=0)
 
 
 def play(
@@ -74,7 +74,7 @@ class Player:
         self._promised: dict[str, int] = {}
         self._overtook: dict[str, None] = {}
         self._ends: list[tuple[int, int]] = []
-        self._wake = 0
+        self._wake = self._last = 0
         self._used = self._ended = 0
 
     def run(
@@ -116,17 +116,18 @@ class Player:
     # -- what happens --------------------------------------------------------------------------------
 
     def _next(self, upcoming: int) -> int:
-        """The next instant; 0 if nothing is left to happen but telling people."""
+        """The next instant; 0 if nothing is left to happen."""
         found = [at for at in (upcoming, self._ends[0][0] if self._ends else 0) if at]
-        waits = found or self.engine.state.waiting or self.engine.state.groups
-        if self._wake and waits and self._wake < ORIGIN + _TOLD:
-            found.append(max(self._wake, self.now))
+        if self._wake > self.now and (found or self.now < self._last + _PATIENCE):
+            found.append(self._wake)
+        if found != [self._wake]:
+            self._last = self.now
         return min(found, default=0)
 
     def _boot(self) -> None:
         """A scheduler process starts: store, then lists, as ordinary events."""
         self.epoch += 1
-        self.engine = Engine(self.settings, RECONCILERS)
+        self.engine = Engine(self.settings, ACTING)
         self._wake = 0
         events: list[ev.Event] = [ev.Tick(self.now)]
         events += [ev.GroupRestored(r) for r in sorted(self.records.values(), key=lambda r: (r.seq, r.id))]
