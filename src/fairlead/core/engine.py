@@ -91,6 +91,7 @@ class Engine:
             self._touched.update(touched)
             for group in self._groups(touched):
                 refresh(state, group)
+                state.touched.pop(group.id, None)  # a move touches, but this very group is up to date
 
     def _accept(self, plan: Plan) -> list[Command]:
         """An answer to Propose (or an outside plan): what still holds is granted and made durable first."""

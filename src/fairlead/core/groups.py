@@ -224,6 +224,10 @@ def _follow_limits(state: State, group: Group, found: Members, owners: list[Owne
     What cannot be read, or is more than the queue gives, changes nothing. A walltime that the queue gave
     at the start stays; the queue's own change is for those that start later.
     """
+    said_by = (state.settings, *[pod.annotations for pod in found.live], *[p.walltime for p in found.live])
+    if not owners and said_by == group.said_by:
+        return
+    group.said_by = said_by
     group.latest_end = _latest_end(owners)
     if not found.live:
         return

