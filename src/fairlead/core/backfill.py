@@ -13,7 +13,7 @@ The order of the queue and what a refusal is called are `core.cycle`'s business,
 """
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -42,7 +42,8 @@ class Horizon(Protocol):
     def offer(self, request: Request, not_before: int) -> Offer | None: ...
     def take(self, request: Request, offer: Offer) -> None: ...
     def lift(self, request: Request, offer: Offer) -> None: ...
-    def keep(self, promise: Promise) -> Offer | None: ...
+    def lay(self, promises: Sequence[Promise]) -> Generator[None, None, dict[str, Offer]]: ...
+    def room_before(self, request: Request, start: int, /) -> bool: ...
     def pin(self, request: Request, /) -> None: ...
     def place(self, request: Request) -> tuple[Placement, ...]: ...
     def started(self, taken: Sequence[Share], duration: int) -> None: ...
@@ -113,13 +114,24 @@ class Ahead:
         """The earliest start; None if nothing that it waits for has a known end."""
         return earliest(self.profile, self.snapshot, request, not_before)
 
-    def keep(self, promise: Promise) -> Offer | None:
-        """Lay what was promised before, its nodes chosen anew; None if that cannot be kept."""
-        start = max(promise.start, self.snapshot.now)
-        offer = _at(self.profile, self.snapshot, promise.request, start)
-        if offer is not None:
-            self.take(promise.request, offer)
-        return offer
+    def lay(self, promises: Sequence[Promise]) -> Generator[None, None, dict[str, Offer]]:
+        """Lay what was promised before, in order of the starts, the nodes chosen anew; group -> what it has.
+
+        Those that cannot be kept are missing in the answer.
+        """
+        laid: dict[str, Offer] = {}
+        for promise in promises:
+            start = max(promise.start, self.snapshot.now)
+            offer = _at(self.profile, self.snapshot, promise.request, start)
+            if offer is not None:
+                self.take(promise.request, offer)
+                laid[promise.request.group] = offer
+            yield
+        return laid
+
+    def room_before(self, request: Request, start: int, /) -> bool:
+        """Whether it is worth looking for an earlier start; that is not known without looking."""
+        return bool(request.tasks) and start > self.snapshot.now
 
     def take(self, request: Request, offer: Offer) -> None:
         """Let the request have it."""

@@ -73,17 +73,22 @@ class Cycle:
         standing = [p for p in self.snapshot.promises if self.lanes[p.request.queue].stands(self.snapshot)]
         if not standing:
             return
-        laid: dict[str, Offer] = {}
-        for promise in sorted(standing, key=_by_start):
-            offer = self.horizon.keep(promise) if promise.start else None
-            if offer is not None:
-                laid[promise.request.group] = offer
-            elif not promise.start and not self.snapshot.freed:
-                self.horizon.pin(promise.request)
+        dated = [promise for promise in standing if promise.start]
+        dated.sort(key=_by_start)
+        laid = yield from self.horizon.lay(dated)
+        if len(dated) < len(standing) and not self.snapshot.freed:
+            for promise in standing:
+                if not promise.start:
+                    self.horizon.pin(promise.request)
+        standing.sort(key=_by_order)
+        for promise in standing:
+            held = laid.get(promise.request.group)
+            if held is not None and held.start > self.snapshot.now and not self.snapshot.freed:
+                self.decided[promise.request.group] = None
+                self.lanes[promise.request.queue].stop(promise.request)
+                continue
             yield
-        for promise in sorted(standing, key=_by_order):
-            yield
-            self._renew(promise, laid.get(promise.request.group))
+            self._renew(promise, held)
 
     def _renew(self, promise: Promise, held: Offer | None) -> None:
         """The same promise or an earlier one; a later one only if it was broken."""
@@ -99,7 +104,7 @@ class Cycle:
                 self.decided[request.group] = None
             return
         offer = held
-        if self.snapshot.freed and held.start > now:
+        if self.snapshot.freed and held.start > now and self.horizon.room_before(request, held.start):
             self.horizon.lift(request, held)
             better = self.horizon.offer(request, now)
             if better is not None and better.start < held.start:

@@ -47,6 +47,11 @@ class Outline:
         last = max(last, first + 1)
         return all(min(self.levels[k][first:last]) >= amount for k, amount in need)
 
+    def peaks(self, need: Need, before: int) -> bool:
+        """Whether each resource by itself has that much free at some moment before this one."""
+        upto = bisect_left(self.times, before)
+        return all(max(self.levels[k][:upto], default=amount) >= amount for k, amount in need)
+
     def earliest(self, need: Need, length: int, not_before: int) -> int | None:
         """The first start from which that much is free for the whole length; None if there is none."""
         if len(need) == 1:

@@ -7,7 +7,8 @@ than P times can always be laid on P slots when they are laid in order of their 
 perfect), so nodes are chosen when a group starts and not before.
 """
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from operator import itemgetter
 
 from fairlead.core.backfill import Offer
 from fairlead.core.explain import blocked, describe
@@ -18,6 +19,7 @@ from fairlead.core.profile import Share
 from fairlead.core.snapshot import Pool, Promise, Request, Snapshot
 from fairlead.model.plan import Placement
 
+_TIME = itemgetter(0)
 _NEVER: Need = ((-1, 0),)
 """Of a request that the machine as it is now cannot hold."""
 
@@ -56,15 +58,44 @@ class Pooled:
         """Undo exactly such a take."""
         self.outline.take(self._need(request), offer.start, request.duration, -1)
 
-    def keep(self, promise: Promise) -> Offer | None:
-        """Lay what was promised before; None if that cannot be kept."""
-        need, request = self._need(promise.request), promise.request
-        start = max(promise.start, self.snapshot.now)
-        if need is _NEVER or not self.outline.fits(need, start, request.duration):
-            return None
-        offer = Offer(start, (), [])
-        self.outline.take(need, start, request.duration)
-        return offer
+    def lay(self, promises: Sequence[Promise]) -> Generator[None, None, dict[str, Offer]]:
+        """Lay what was promised before, in order of the starts; group -> what it has.
+
+        Those that cannot be kept are missing in the answer. As a rule all can, and then they are laid in one
+        sweep: nothing is promised twice as long as no sum falls below nothing.
+        """
+        now = self.snapshot.now
+        offers = {p.request.group: Offer(max(p.start, now), (), []) for p in promises}
+        needs = [self._need(promise.request) for promise in promises]
+        if _NEVER not in needs:
+            whole = Outline(now, self.pool.free, self._events(promises, needs))
+            if all(min(level) >= 0 for level in whole.levels):
+                self.outline = whole
+                return offers
+        for promise, need in zip(promises, needs, strict=True):
+            start, length = offers[promise.request.group].start, promise.request.duration
+            if need is _NEVER or not self.outline.fits(need, start, length):
+                del offers[promise.request.group]
+            else:
+                self.outline.take(need, start, length)
+            yield
+        return offers
+
+    def _events(self, promises: Sequence[Promise], needs: Sequence[Need]) -> list[tuple[int, Need]]:
+        """Ends of what runs, starts and ends of what is promised, in order of time."""
+        events = list(self.pool.ends)
+        now = self.snapshot.now
+        for promise, need in zip(promises, needs, strict=True):
+            start = max(promise.start, now)
+            events.append((start, tuple([(k, -amount) for k, amount in need])))
+            if promise.request.duration:
+                events.append((start + promise.request.duration, need))
+        events.sort(key=_TIME)
+        return events
+
+    def room_before(self, request: Request, start: int) -> bool:
+        """Whether there is any moment before this start at which so much is free."""
+        return self.outline.peaks(self._need(request), start)
 
     def pin(self, _: Request) -> None:
         """Nothing without an end may start while the request waits without a date."""
