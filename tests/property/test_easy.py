@@ -94,6 +94,10 @@ class Table:
         for name in nodes:
             self.free[start - NOW : end - NOW, v.rows, self.names.index(name)] -= v.amounts
 
+    def last(self, request: Request) -> int:
+        """The first instant too late to ask about."""
+        return NOW + SPAN - request.duration
+
     def fits(self, request: Request, start: int) -> bool:
         end = start + request.duration if request.duration else NOW + SPAN
         low = self.free[start - NOW : end - NOW].min(axis=0)
@@ -125,7 +129,10 @@ def check(snapshot: Snapshot, plan: Plan, depth: int) -> None:
             assert (table.free >= 0).all(), f"{decision} takes what is used or promised"
         elif isinstance(decision, Reserve):
             promised += 1
-            assert not any(table.fits(request, t) for t in range(NOW, decision.start)), "not the earliest"
+            until = decision.start or table.last(request)
+            assert not any(table.fits(request, t) for t in range(NOW, until)), "not the earliest"
+            if not decision.start:  # no date is known: it waits behind work without an end
+                continue
             assert table.fits(request, decision.start)
             # The nodes are advisory where several members share one; the room is not.
             table.take(request, spread_over(request, decision.nodes, table, decision.start), decision.start)
