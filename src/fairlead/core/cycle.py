@@ -12,6 +12,9 @@ queue order. Sources: see `core.backfill`.
 from collections.abc import Generator
 from functools import cached_property
 
+from msgspec import structs
+
+from fairlead.core.advise import nodes_of
 from fairlead.core.backfill import Ahead, Horizon, Offer
 from fairlead.core.bulk import place_all
 from fairlead.core.explain import blocked, unsatisfiable
@@ -21,7 +24,7 @@ from fairlead.core.pool import Pooled
 from fairlead.core.profile import shares
 from fairlead.core.snapshot import Draft, Order, Promise, Request, Snapshot
 from fairlead.model.group import Reason, Why
-from fairlead.model.plan import Decision, Plan, Reject, Reserve, Start, Wait
+from fairlead.model.plan import Decision, Placement, Plan, Reject, Reserve, Start, Wait
 
 
 class Cycle:
@@ -37,7 +40,9 @@ class Cycle:
         self.plain = snapshot.pool is None
         """True until the first look ahead: what fits now may simply start."""
         self.begun: list[tuple[int, int, int]] = []
-        """(begin, end, walltime) of what each Start took in the draft's log before that."""
+        """(begin, end, walltime) of what each Start took in the draft's log."""
+        self.laid: list[Promise] = []
+        """Promises made or moved by this plan, and those that stand."""
         self.failed: dict[int, None] = {}
         """Kinds of which one could not start now: none can."""
         self.not_before: dict[int, int | None] = {}
@@ -85,6 +90,7 @@ class Cycle:
             held = laid.get(promise.request.group)
             if held is not None and held.start > self.snapshot.now and not self.snapshot.freed:
                 self.decided[promise.request.group] = None
+                self.laid.append(promise)
                 self.lanes[promise.request.queue].stop(promise.request)
                 continue
             yield
@@ -112,11 +118,12 @@ class Cycle:
             self.horizon.take(request, offer)
         self.decided[request.group] = None
         if offer.start <= now:
-            placements = offer.placements or self.horizon.place(request)
+            placements = offer.placements or self._place(request)
             self.decisions.append(Start(request.group, placements, request.growth))
             return
         lane.promised += self.snapshot.freed
         lane.stop(request)
+        self.laid.append(promise._replace(start=offer.start))
         if offer.start != promise.start:
             self.decisions.append(
                 Reserve(request.group, offer.start, self.horizon.nodes(offer), promise.reason)
@@ -154,15 +161,11 @@ class Cycle:
 
     def _start(self, request: Request) -> bool:
         """Start it now if it fits and delays no promise."""
-        if self.plain:
-            mark = self.draft.mark()
-            placements = self.matcher.place(request)
-            if placements is not None:
-                self.begun.append((mark, self.draft.mark(), request.duration))
-        else:
-            placements = self.horizon.start(request)
+        mark = self.draft.mark()
+        placements = self.matcher.place(request) if self.plain else self.horizon.start(request)
         if placements is None:
             return False
+        self.begun.append((mark, self.draft.mark(), request.duration))
         self.decisions.append(Start(request.group, placements, request.growth))
         self.decided[request.group] = None
         return True
@@ -177,7 +180,7 @@ class Cycle:
         self.decided[request.group] = None
         if offer is not None and offer.start <= now:
             self.horizon.take(request, offer)
-            placements = offer.placements or self.horizon.place(request)
+            placements = offer.placements or self._place(request)
             self.decisions.append(Start(request.group, placements, request.growth))
             return
         lane.promised += 1
@@ -187,7 +190,15 @@ class Cycle:
             self.decisions.append(Reserve(request.group, 0, (), reason))
             return
         self.horizon.take(request, offer)
+        self.laid.append(Promise(request, offer.start, (), reason))
         self.decisions.append(Reserve(request.group, offer.start, self.horizon.nodes(offer), reason))
+
+    def _place(self, request: Request) -> tuple[Placement, ...]:
+        """Choose nodes for a start that has been found to fit (`core.pool`)."""
+        mark = self.draft.mark()
+        placements = self.horizon.place(request)
+        self.begun.append((mark, self.draft.mark(), request.duration))
+        return placements
 
     @cached_property
     def horizon(self) -> Horizon:
@@ -228,7 +239,19 @@ class Cycle:
                 if never:
                     self.decisions.append(Reject(request.group, Reason(Why.UNSATISFIABLE, never)))
 
+    def _name_nodes(self) -> None:
+        """Tell people which nodes a promise may come to stand on, where none was chosen."""
+        pool = self.snapshot.pool
+        if not (pool is not None and pool.slot is not None and self.snapshot.settings.advise):
+            return
+        if any(isinstance(decision, Reserve) and decision.start for decision in self.decisions):
+            named = nodes_of(self.snapshot, self.draft, self.begun, self.laid)
+            for i, decision in enumerate(self.decisions):
+                if isinstance(decision, Reserve) and decision.start:
+                    self.decisions[i] = structs.replace(decision, nodes=named.get(decision.group, ()))
+
     def _plan(self) -> Plan:
+        self._name_nodes()
         s = self.snapshot
         gone = [
             gid

@@ -38,7 +38,7 @@ def take(state: State, freed: bool) -> Snapshot:
         version=state.version,
         epoch=state.epoch,
         fresh=tuple(fresh),
-        running=releases(state) if ahead and pool is None else (),
+        running=releases(state) if ahead and _tells_nodes(pool, settings) else (),
         freed=freed,
         promises=_promises(state),
         heads=tuple(state.heads.items()),
@@ -64,6 +64,11 @@ def columns(inventory: Inventory, waiting: tuple[Request, ...], settings: Settin
         waiting=waiting,
         possible=inventory.possible,
     )
+
+
+def _tells_nodes(pool: Pool | None, settings: Settings) -> bool:
+    """Whether a cycle needs to know where what runs is."""
+    return pool is None or (pool.slot is not None and settings.advise)
 
 
 def _promises(state: State) -> tuple[Promise, ...]:

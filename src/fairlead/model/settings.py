@@ -56,6 +56,8 @@ class Settings(Struct, frozen=True, omit_defaults=True):
     """In the order of the configuration file; `default` is always among them."""
     partitions: tuple[PartitionSettings, ...] = ()
     match: str = "first"
+    advise: bool = True
+    """Whether promises name nodes also where any would do."""
     scheduler: str = "fairlead"
     sources: tuple[str, ...] = ("pods", "nodes", "owners", "store")
     pace: int = 50

@@ -32,7 +32,7 @@ _CALLS = 256
 
 def settings_for(queue: QueueSettings, match: str = "first") -> Settings:
     """Settings of a simulation under one queue: planned at once."""
-    return Settings(queues=(queue,), match=match, pace=0)
+    return Settings(queues=(queue,), match=match, pace=0, advise=False)
 
 
 def play(

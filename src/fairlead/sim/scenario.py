@@ -4,7 +4,7 @@ Used by `tests/unit/test_scenarios.py` and (later) `fairlead simulate`. One line
 at a time (HH:MM, HH:MM:SS), and after `->` what is expected 20 ms later; parts are joined by `;`. A line
 that begins with `+` happens together with the one above it. `#` begins a comment, an indented line goes on
 with the line above. The first line is the cluster (`walltime=1h longest=4h` are its
-queue's default and maximum):
+queue's default and maximum, `policy hybrid:2` is hybrid with two reservations):
 
     cluster 4 nodes cpu=32 gpu=4        policy fcfs match=pack
     00:00 submit big   4x gpu=4 for 60m         -> start big n0-n3
@@ -36,6 +36,7 @@ What is expected. A group is called by the name it was submitted under (`ns/name
 
     start NAME [n0-n3]      it started since the line above (and nothing else did: every start must be told)
     hold, wait, reject, run, starting, broken NAME [(words of the reason)]
+    reserve NAME at 01:00 [(words of the reason)]   it waits, and is promised a start in that second
     end NAME completed|failed|cancelled|timeout
     on NAME n0*2,n1         where its live pods are bound
     order A B C             they started in this order, ever
@@ -149,8 +150,10 @@ class Report:
         self.name = scenario.name
         words = scenario.cluster.split()
         plain, pairs = split(words)
-        policy = plain[plain.index("policy") + 1] if "policy" in plain else "fcfs"
+        policy, _, depth = (plain[plain.index("policy") + 1] if "policy" in plain else "fcfs").partition(":")
         limits = {key: length(pairs.pop(key)) for key in ("walltime", "longest") if key in pairs}
+        if depth:
+            limits["depth"] = int(depth)
         match = pairs.pop("match", "first")
         self.stage = Stage(
             Settings(queues=single(policy, **limits), match=match, pace=int(pairs.pop("pace", "0")))
@@ -225,7 +228,8 @@ class Report:
             return f"{name} is not known" if record is None else f"{name} ended: {record}"
         state = "rejected" if group.rejected else str(group.phase)
         broken = f" broken: {group.broken}" if group.broken else ""
-        text = f"{name} is {state} ({group.reason.why} {group.reason.text})"
+        promise = f" for {self._clock(group.estimate)}" if group.estimate else ""
+        text = f"{name} is {state}{promise} ({group.reason.why} {group.reason.text})"
         return f"{text} on {_spots(self._where(name))}{broken}"
 
     def _ended(self, name: str) -> str | None:
@@ -247,6 +251,21 @@ class Report:
         text = "" if group is None else f"{group.reason.why} {group.reason.text}"
         wanted = words.strip()[1:-1] if words.strip().startswith("(") else ""
         return "" if state == _STATES[verb] and wanted in text else self._describe(name)
+
+    def _is_reserve(self, rest: str) -> str:
+        """To the second: a start is some milliseconds later than what it waited for."""
+        name, _, when = rest.partition(" at ")
+        time, _, words = when.strip().partition(" ")
+        at, group = _time(time), self.group(name)
+        if at is None:
+            raise ValueError(f"{time!r} is no time such as 01:00")
+        if group is None or not group.estimate or (group.estimate - self.stage.zero) // 1000 != at // 1000:
+            return self._describe(name)
+        return self._in_state("wait", f"{name} {words}")
+
+    def _clock(self, at: int) -> str:
+        seconds = (at - self.stage.zero) // 1000
+        return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
 
     def _is_start(self, rest: str) -> str:
         name, _, where = rest.partition(" ")
