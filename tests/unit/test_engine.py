@@ -55,7 +55,9 @@ def starting(commands: list[cmd.Command], *groups: str, head: str = "", node: st
         for r in snapshot.waiting
         if not groups or r.group in groups
     )
-    return ev.PlanProposed(Plan("1-1", snapshot.version, snapshot.now, "fairlead", starts, (("default", head),) if head else ()))
+    return ev.PlanProposed(
+        Plan("1-1", snapshot.version, snapshot.now, "fairlead", starts, (("default", head),) if head else ())
+    )
 
 
 # -- requirements proved by scenarios ----------------------------------------------------------------

@@ -14,32 +14,28 @@ The order of the queue and what a refusal is called are `core.cycle`'s business,
 
 from bisect import bisect_left
 from collections.abc import Generator, Sequence
-from typing import NamedTuple, Protocol
+from operator import itemgetter
+from typing import Protocol
 
 import numpy as np
 
+from fairlead.core import relay
 from fairlead.core.explain import blocked
 from fairlead.core.inventory import Ints
 from fairlead.core.labels import constraints
 from fairlead.core.match import Matcher
+from fairlead.core.outline import Need, Outline
 from fairlead.core.profile import Profile, Share, Want, shares
+from fairlead.core.relay import Offer, use
 from fairlead.core.snapshot import Draft, Promise, Request, Snapshot
 from fairlead.model.plan import Placement
-
-
-class Offer(NamedTuple):
-    """A place in time: when, which pods on which nodes, and what that takes."""
-
-    start: int
-    placements: tuple[Placement, ...]
-    shares: list[Share]
 
 
 class Horizon(Protocol):
     """What `core.cycle` asks of the future; answered here and in `core.pool`."""
 
     def start(self, request: Request) -> tuple[Placement, ...] | None: ...
-    def offer(self, request: Request, not_before: int) -> Offer | None: ...
+    def offer(self, request: Request, not_before: int, before: int = 0) -> Offer | None: ...
     def take(self, request: Request, offer: Offer) -> None: ...
     def lift(self, request: Request, offer: Offer) -> None: ...
     def lay(self, promises: Sequence[Promise]) -> Generator[None, None, dict[str, Offer]]: ...
@@ -92,6 +88,11 @@ class Ahead:
         self._pinned = np.zeros(free.shape[1], dtype=bool)
         """[node] kept for those: nothing without an end may start there."""
         self._now = free.copy()
+        self.sums: Outline | None = None
+        """What is free on all nodes together; there when promises of earlier plans are laid."""
+        self._releases: list[tuple[int, Sequence[Share]]] = [
+            (release.until, [release.share]) for release in snapshot.running
+        ]
         self._starts: dict[int, int] = {}
         """Start -> how many promises are laid there."""
         self._instants: list[int] = []
@@ -108,10 +109,20 @@ class Ahead:
     def started(self, taken: Sequence[Share], duration: int) -> None:
         """A group that this plan starts is missing in `free` already: let it end."""
         if duration:
-            self.profile.give(taken, self.snapshot.now + duration, 0)
+            until = self.snapshot.now + duration
+            self.profile.give(taken, until, 0)
+            self._releases.append((until, taken))
 
-    def offer(self, request: Request, not_before: int) -> Offer | None:
-        """The earliest start; None if nothing that it waits for has a known end."""
+    def offer(self, request: Request, not_before: int, before: int = 0) -> Offer | None:
+        """The earliest start; None if nothing that it waits for has a known end.
+
+        If only one before some time is of use, the sums over all nodes say whether it is worth looking.
+        """
+        if before and self.sums is not None:
+            start = self.sums.earliest(self._need(request), request.duration, not_before)
+            if start is None or start >= before:
+                return None
+            not_before = start
         return earliest(self.profile, self.snapshot, request, not_before)
 
     def lay(self, promises: Sequence[Promise]) -> Generator[None, None, dict[str, Offer]]:
@@ -119,19 +130,17 @@ class Ahead:
 
         Those that cannot be kept are missing in the answer.
         """
-        laid: dict[str, Offer] = {}
+        self.sums = self._all_nodes()
+        laid = yield from relay.lay(self.snapshot, self._now, self._releases, promises)
         for promise in promises:
-            start = max(promise.start, self.snapshot.now)
-            offer = _at(self.profile, self.snapshot, promise.request, start)
+            offer = laid.get(promise.request.group)
             if offer is not None:
                 self.take(promise.request, offer)
-                laid[promise.request.group] = offer
-            yield
         return laid
 
     def room_before(self, request: Request, start: int, /) -> bool:
-        """Whether it is worth looking for an earlier start; that is not known without looking."""
-        return bool(request.tasks) and start > self.snapshot.now
+        """Whether there is any moment before this start at which so much is free, all nodes together."""
+        return self.sums is None or self.sums.peaks(self._need(request), start)
 
     def take(self, request: Request, offer: Offer) -> None:
         """Let the request have it."""
@@ -147,12 +156,13 @@ class Ahead:
         """Undo exactly such a take."""
         until = offer.start + request.duration if request.duration else 0
         self.profile.give(offer.shares, offer.start, until)
+        self._sum(offer.shares, offer.start, request.duration, -1)
         if offer.start > self.snapshot.now:
             self._starts[offer.start] -= 1
             if not self._starts[offer.start]:
                 del self._starts[offer.start]
         else:
-            _use(self._now, offer.shares, -1)
+            use(self._now, offer.shares, -1)
         self._instants, self._free = [], []
         self._windows.clear()
 
@@ -214,13 +224,14 @@ class Ahead:
         """Use it from `start` on: less is free at the instants within, and in the windows around them."""
         until = start + duration if duration else 0
         self.profile.take(taken, start, until)
+        self._sum(taken, start, duration)
         if not self._free:
             if start <= self.snapshot.now:
-                _use(self._now, taken)
+                use(self._now, taken)
             return
         for instant, free in zip(self._instants, self._free, strict=True):
             if start <= instant and (not until or instant < until):
-                _use(free, taken)
+                use(free, taken)
         if not taken:
             return
         rows = np.unique(np.concatenate([share.rows for share in taken]))
@@ -233,7 +244,33 @@ class Ahead:
                     least[:, pinned] = np.minimum(least[:, pinned], 0)
                 matcher.draft.lower(rows, least)
 
+    def _all_nodes(self) -> Outline:
+        """What is free on all nodes together, before anything is taken: an upper bound."""
+        base = np.maximum(self._now, 0).sum(axis=1)
+        ends = [(until, _total(taken)) for until, taken in self._releases]
+        ends.sort(key=_TIME)
+        return Outline(self.snapshot.now, base.tolist(), ends)
 
-def _use(free: Ints, taken: Sequence[Share], sign: int = 1) -> None:
-    for vector, rows, times in taken:
-        free[vector.rows[:, None], rows] -= sign * vector.amounts[:, None] * times
+    def _sum(self, taken: Sequence[Share], start: int, duration: int, sign: int = 1) -> None:
+        if self.sums is not None:
+            self.sums.take(_total(taken), start, duration, sign)
+
+    def _need(self, request: Request) -> Need:
+        total: dict[int, int] = {}
+        for task in request.tasks:
+            for row, amount in self.snapshot.vectors[task.shape.requests].pairs:
+                total[row] = total.get(row, 0) + amount * len(task.uids)
+        return tuple(total.items())
+
+
+_TIME = itemgetter(0)
+
+
+def _total(taken: Sequence[Share]) -> Need:
+    """What the shares come to, all nodes together."""
+    total: dict[int, int] = {}
+    for vector, _, times in taken:
+        copies = int(times.sum())
+        for row, amount in vector.pairs:
+            total[row] = total.get(row, 0) + amount * copies
+    return tuple(total.items())

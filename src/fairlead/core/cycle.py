@@ -15,13 +15,14 @@ from functools import cached_property
 from msgspec import structs
 
 from fairlead.core.advise import nodes_of
-from fairlead.core.backfill import Ahead, Horizon, Offer
+from fairlead.core.backfill import Ahead, Horizon
 from fairlead.core.bulk import place_all
 from fairlead.core.explain import blocked, unsatisfiable
 from fairlead.core.lane import Lane, lanes
 from fairlead.core.match import Matcher
 from fairlead.core.pool import Pooled
 from fairlead.core.profile import shares
+from fairlead.core.relay import Offer
 from fairlead.core.snapshot import Draft, Order, Promise, Request, Snapshot
 from fairlead.model.group import Reason, Why
 from fairlead.model.plan import Decision, Placement, Plan, Reject, Reserve, Start, Wait
@@ -112,7 +113,7 @@ class Cycle:
         offer = held
         if self.snapshot.freed and held.start > now and self.horizon.room_before(request, held.start):
             self.horizon.lift(request, held)
-            better = self.horizon.offer(request, now)
+            better = self.horizon.offer(request, now, before=held.start)
             if better is not None and better.start < held.start:
                 offer = better
             self.horizon.take(request, offer)

@@ -10,12 +10,12 @@ perfect), so nodes are chosen when a group starts and not before.
 from collections.abc import Generator, Sequence
 from operator import itemgetter
 
-from fairlead.core.backfill import Offer
 from fairlead.core.explain import blocked, describe
 from fairlead.core.labels import constraints
 from fairlead.core.match import Matcher
 from fairlead.core.outline import Need, Outline
 from fairlead.core.profile import Share
+from fairlead.core.relay import Offer
 from fairlead.core.snapshot import Pool, Promise, Request, Snapshot
 from fairlead.model.plan import Placement
 
@@ -44,11 +44,11 @@ class Pooled:
         outline.take(need, self.snapshot.now, request.duration)
         return self.place(request)
 
-    def offer(self, request: Request, not_before: int) -> Offer | None:
-        """The earliest start; None if nothing that it waits for has a known end."""
+    def offer(self, request: Request, not_before: int, before: int = 0) -> Offer | None:
+        """The earliest start; None if nothing that it waits for has a known end, or not before that time."""
         need = self._need(request)
         start = None if need is _NEVER else self.outline.earliest(need, request.duration, not_before)
-        return None if start is None else Offer(start, (), [])
+        return None if start is None or (before and start >= before) else Offer(start, (), [])
 
     def take(self, request: Request, offer: Offer) -> None:
         """Let the request have it."""

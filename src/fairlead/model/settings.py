@@ -74,6 +74,8 @@ class Settings(Struct, frozen=True, omit_defaults=True):
         return None
 
 
-def single(policy: str, depth: int = HYBRID_DEPTH, **more: int) -> tuple[QueueSettings, ...]:
+def single(
+    policy: str, depth: int = HYBRID_DEPTH, looks: int = 0, promises: int = MOST_PROMISES
+) -> tuple[QueueSettings, ...]:
     """The queues of a cluster that has only the default one, under this policy."""
-    return (QueueSettings(policy=policy, depth=depth, **more),)
+    return (QueueSettings(policy=policy, depth=depth, looks=looks, promises=promises),)
