@@ -94,7 +94,7 @@ def measure(nodes: int, releases: int, copies: int, rounds: int) -> tuple[list[f
         profile = Profile(free, NOW, running)
 
         def ask(profile: Profile = profile) -> int:
-            return profile.candidates([want], HOUR, NOW)[0]
+            return next(profile.candidates([want], HOUR, NOW))
 
         plain_ms, start = cpu_time(lambda: plain(columns, events, want))
         first_ms, first = cpu_time(ask)

@@ -14,7 +14,6 @@ The order of the queue and what a refusal is called are `core.cycle`'s business,
 
 from bisect import bisect_left
 from collections.abc import Generator, Sequence
-from operator import itemgetter
 from typing import Protocol
 
 import numpy as np
@@ -24,7 +23,6 @@ from fairlead.core.explain import blocked
 from fairlead.core.inventory import Ints
 from fairlead.core.labels import constraints
 from fairlead.core.match import Matcher
-from fairlead.core.outline import Need, Outline
 from fairlead.core.profile import Profile, Share, Want, shares
 from fairlead.core.relay import Offer, use
 from fairlead.core.snapshot import Draft, Promise, Request, Snapshot
@@ -47,10 +45,13 @@ class Horizon(Protocol):
     def lack(self, request: Request) -> str: ...
 
 
-def earliest(profile: Profile, snapshot: Snapshot, request: Request, not_before: int) -> Offer | None:
+def earliest(
+    profile: Profile, snapshot: Snapshot, request: Request, not_before: int, before: int = 0
+) -> Offer | None:
     """The earliest start at which the match policy places all members for their whole walltime.
 
-    None if there is none: the request waits behind work whose end is not known. For members of one shape
+    None if there is none before that time (0: at all, so that the request waits behind work whose end is not
+    known). For members of one shape
     the start is the earliest possible one. For several shapes it is the earliest at which greedy placing
     succeeds, which may be later, and each instant at which every shape alone has room costs one try.
     """
@@ -62,7 +63,10 @@ def earliest(profile: Profile, snapshot: Snapshot, request: Request, not_before:
         )
         for task in request.tasks
     ]
-    for start in profile.candidates(wants, request.duration, not_before):
+    if len(wants) == 1 and wants[0].copies == 1:
+        start = profile.gap(wants[0], request.duration, not_before, before)
+        return None if start is None else _at(profile, snapshot, request, start)
+    for start in profile.candidates(wants, request.duration, not_before, before):
         offer = _at(profile, snapshot, request, start)
         if offer is not None:
             return offer
@@ -88,8 +92,6 @@ class Ahead:
         self._pinned = np.zeros(free.shape[1], dtype=bool)
         """[node] kept for those: nothing without an end may start there."""
         self._now = free.copy()
-        self.sums: Outline | None = None
-        """What is free on all nodes together; there when promises of earlier plans are laid."""
         self._releases: list[tuple[int, Sequence[Share]]] = [
             (release.until, [release.share]) for release in snapshot.running
         ]
@@ -114,23 +116,14 @@ class Ahead:
             self._releases.append((until, taken))
 
     def offer(self, request: Request, not_before: int, before: int = 0) -> Offer | None:
-        """The earliest start; None if nothing that it waits for has a known end.
-
-        If only one before some time is of use, the sums over all nodes say whether it is worth looking.
-        """
-        if before and self.sums is not None:
-            start = self.sums.earliest(self._need(request), request.duration, not_before)
-            if start is None or start >= before:
-                return None
-            not_before = start
-        return earliest(self.profile, self.snapshot, request, not_before)
+        """The earliest start; None if nothing that it waits for has a known end, or not before that time."""
+        return earliest(self.profile, self.snapshot, request, not_before, before)
 
     def lay(self, promises: Sequence[Promise]) -> Generator[None, None, dict[str, Offer]]:
         """Lay what was promised before, in order of the starts, the nodes chosen anew; group -> what it has.
 
         Those that cannot be kept are missing in the answer.
         """
-        self.sums = self._all_nodes()
         laid = yield from relay.lay(self.snapshot, self._now, self._releases, promises)
         for promise in promises:
             offer = laid.get(promise.request.group)
@@ -139,8 +132,8 @@ class Ahead:
         return laid
 
     def room_before(self, request: Request, start: int, /) -> bool:
-        """Whether there is any moment before this start at which so much is free, all nodes together."""
-        return self.sums is None or self.sums.peaks(self._need(request), start)
+        """Whether it is worth looking for an earlier start; that is not known without looking."""
+        return bool(request.tasks) and start > self.snapshot.now
 
     def take(self, request: Request, offer: Offer) -> None:
         """Let the request have it."""
@@ -156,7 +149,6 @@ class Ahead:
         """Undo exactly such a take."""
         until = offer.start + request.duration if request.duration else 0
         self.profile.give(offer.shares, offer.start, until)
-        self._sum(offer.shares, offer.start, request.duration, -1)
         if offer.start > self.snapshot.now:
             self._starts[offer.start] -= 1
             if not self._starts[offer.start]:
@@ -224,7 +216,6 @@ class Ahead:
         """Use it from `start` on: less is free at the instants within, and in the windows around them."""
         until = start + duration if duration else 0
         self.profile.take(taken, start, until)
-        self._sum(taken, start, duration)
         if not self._free:
             if start <= self.snapshot.now:
                 use(self._now, taken)
@@ -243,34 +234,3 @@ class Ahead:
                     pinned = self._pinned[rows]
                     least[:, pinned] = np.minimum(least[:, pinned], 0)
                 matcher.draft.lower(rows, least)
-
-    def _all_nodes(self) -> Outline:
-        """What is free on all nodes together, before anything is taken: an upper bound."""
-        base = np.maximum(self._now, 0).sum(axis=1)
-        ends = [(until, _total(taken)) for until, taken in self._releases]
-        ends.sort(key=_TIME)
-        return Outline(self.snapshot.now, base.tolist(), ends)
-
-    def _sum(self, taken: Sequence[Share], start: int, duration: int, sign: int = 1) -> None:
-        if self.sums is not None:
-            self.sums.take(_total(taken), start, duration, sign)
-
-    def _need(self, request: Request) -> Need:
-        total: dict[int, int] = {}
-        for task in request.tasks:
-            for row, amount in self.snapshot.vectors[task.shape.requests].pairs:
-                total[row] = total.get(row, 0) + amount * len(task.uids)
-        return tuple(total.items())
-
-
-_TIME = itemgetter(0)
-
-
-def _total(taken: Sequence[Share]) -> Need:
-    """What the shares come to, all nodes together."""
-    total: dict[int, int] = {}
-    for vector, _, times in taken:
-        copies = int(times.sum())
-        for row, amount in vector.pairs:
-            total[row] = total.get(row, 0) + amount * copies
-    return tuple(total.items())

@@ -87,9 +87,11 @@ class Cycle:
                 if not promise.start:
                     self.horizon.pin(promise.request)
         standing.sort(key=_by_order)
+        yield from self._after_broken(standing, laid)
         for promise in standing:
             held = laid.get(promise.request.group)
-            if held is not None and held.start > self.snapshot.now and not self.snapshot.freed:
+            same = held is not None and held.start == promise.start > self.snapshot.now
+            if same and not self.snapshot.freed:
                 self.decided[promise.request.group] = None
                 self.laid.append(promise)
                 self.lanes[promise.request.queue].stop(promise.request)
@@ -97,13 +99,34 @@ class Cycle:
             yield
             self._renew(promise, held)
 
+    def _after_broken(self, standing: list[Promise], laid: dict[str, Offer]) -> Generator[None, None, None]:
+        """From the first on that cannot be kept, lay all anew in queue order, none earlier than promised.
+
+        What it waits for ends later than was thought: by milliseconds always, as a clock starts when all
+        members run. Nobody behind may take its place for that; where one is in its way, it follows.
+        """
+        broken = [p.start > 0 and p.request.group not in laid for p in standing]
+        if not any(broken):
+            return
+        behind = [promise for promise in standing[broken.index(True) :] if promise.start]
+        for promise in behind:
+            held = laid.pop(promise.request.group, None)
+            if held is not None:
+                self.horizon.lift(promise.request, held)
+        for promise in behind:
+            yield
+            offer = self.horizon.offer(promise.request, max(promise.start, self.snapshot.now))
+            if offer is not None:
+                self.horizon.take(promise.request, offer)
+                laid[promise.request.group] = offer
+
     def _renew(self, promise: Promise, held: Offer | None) -> None:
         """The same promise or an earlier one; a later one only if it was broken."""
         request, now = promise.request, self.snapshot.now
         lane = self.lanes[request.queue]
         lane.looked += self.snapshot.freed
         if held is None:
-            if lane.keep and (self.snapshot.freed or promise.start):
+            if self.snapshot.freed or promise.start:
                 lane.promised -= not self.snapshot.freed
                 self._hold_up(request, lane)
             else:
