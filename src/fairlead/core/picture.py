@@ -14,6 +14,7 @@ from fairlead.core.policy import lookahead
 from fairlead.core.running import ends, releases
 from fairlead.core.snapshot import Pool, Promise, Request, Snapshot
 from fairlead.core.state import State
+from fairlead.model.group import Why
 from fairlead.model.settings import Settings
 
 _REQUEST = itemgetter(2)
@@ -81,15 +82,18 @@ def _promises(state: State) -> tuple[Promise, ...]:
 
 
 def _depths(state: State) -> Iterable[tuple[str, int, int]]:
-    """Per queue how many wait that a plan has seen, and how many are promised a start."""
-    if len(state.settings.queues) == 1:
+    """Per queue how many wait that a plan has looked at, and how many are promised a start.
+
+    Those that wait for nodes which are not there do not count among the first.
+    """
+    if len(state.settings.queues) == 1 and not state.settings.queues[0].looks:
         name = state.settings.queues[0].name
         return [(name, len(state.line) - len(state.fresh), len(state.promises))]
     seen = {queue.name: [0, 0] for queue in state.settings.queues}
     for gid, requests in state.waiting.items():
         count = seen.get(requests[0].queue)
         if count is not None and gid not in state.fresh:
-            count[0] += 1
+            count[0] += state.groups[gid].reason.why is not Why.NODES_DOWN
             count[1] += gid in state.promises
     return [(name, waits, promised) for name, (waits, promised) in seen.items()]
 
