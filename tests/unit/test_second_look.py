@@ -1,11 +1,12 @@
 """What a second reading of the scheduling core has found: small worlds in which it went wrong."""
 
 import pytest
+from test_easy_world import Shift
+
 from fairlead.model.group import Phase
 from fairlead.model.node import Node
 from fairlead.model.settings import QueueSettings, Settings, single
 from fairlead.sim.world import World
-from test_easy_world import MINUTE, Shift
 
 
 def _shift(*queues: QueueSettings, nodes: int = 2, down: int = 0) -> Shift:

@@ -75,7 +75,13 @@ class Settings(Struct, frozen=True, omit_defaults=True):
 
 
 def single(
-    policy: str, depth: int = HYBRID_DEPTH, looks: int = 0, promises: int = MOST_PROMISES
+    policy: str,
+    depth: int = HYBRID_DEPTH,
+    looks: int = 0,
+    promises: int = MOST_PROMISES,
+    walltime: int = 0,
+    longest: int = 0,
 ) -> tuple[QueueSettings, ...]:
     """The queues of a cluster that has only the default one, under this policy."""
-    return (QueueSettings(policy=policy, depth=depth, looks=looks, promises=promises),)
+    limits = {"looks": looks, "promises": promises, "walltime": walltime, "longest": longest}
+    return (QueueSettings(policy=policy, depth=depth, **limits),)
