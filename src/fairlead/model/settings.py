@@ -83,5 +83,7 @@ def single(
     longest: int = 0,
 ) -> tuple[QueueSettings, ...]:
     """The queues of a cluster that has only the default one, under this policy."""
-    limits = {"looks": looks, "promises": promises, "walltime": walltime, "longest": longest}
-    return (QueueSettings(policy=policy, depth=depth, **limits),)
+    queue = QueueSettings(
+        policy=policy, depth=depth, looks=looks, promises=promises, walltime=walltime, longest=longest
+    )
+    return (queue,)
