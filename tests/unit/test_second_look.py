@@ -1,10 +1,12 @@
 """What a second reading of the scheduling core has found: small worlds in which it went wrong."""
 
 import pytest
-from test_easy_world import Shift
+from test_easy_world import MINUTE, Shift
 
+from fairlead.model.event import PlanProposed
 from fairlead.model.group import Phase
 from fairlead.model.node import Node
+from fairlead.model.plan import Placement, Plan, Start
 from fairlead.model.settings import QueueSettings, Settings, single
 from fairlead.sim.world import World
 
@@ -37,3 +39,17 @@ def test_the_queue_depth_holds_also_for_those_that_come_later():
         shift.submit(name, 2, 60, cpu=32)
     shift.submit("third", 1, 10, cpu=8)
     assert shift.group("third").phase is Phase.QUEUED
+
+
+def test_a_plan_from_outside_does_not_open_a_queue_whose_head_waits():
+    shift = _shift(*single("fcfs"))
+    shift.submit("running", 1, 60, cpu=16)
+    shift.submit("head", 2, 10, cpu=32)
+    shift.submit("chosen", 1, 10, cpu=8)
+    state = shift.world.engine.state
+    start = Start(shift.group("chosen").id, (Placement("chosen-0", "n1"),))
+    shift.world.tell(PlanProposed(Plan("outside-1", state.version, shift.world.now, "outside", (start,))))
+    shift.world.run(MINUTE)
+    shift.submit("late", 1, 10, cpu=8)
+    assert shift.group("chosen").phase is Phase.RUNNING
+    assert shift.group("late").phase is Phase.QUEUED

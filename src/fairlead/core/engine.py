@@ -104,7 +104,7 @@ class Engine:
         if not state.ready:
             state.reopen()
             return []
-        verdict = verify(state, plan)
+        verdict = verify(state, plan, own)
         if own:
             self._checked(plan)
         self.last_stale = verdict.stale

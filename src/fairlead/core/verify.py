@@ -27,8 +27,11 @@ class Verdict(NamedTuple):
     stale: str
 
 
-def verify(state: State, plan: Plan) -> Verdict:
-    """Accept the longest prefix of the plan's starts that holds now, and note its verdicts."""
+def verify(state: State, plan: Plan, own: bool = True) -> Verdict:
+    """Accept the longest prefix of the plan's starts that holds now, and note its verdicts.
+
+    Only an `own` plan has looked at the whole queue, and says who holds up others.
+    """
     ahead = min(state.arrivals, default=None)
     trusted = _all_fit(state, plan)
     grants: list[Grant] = []
@@ -56,7 +59,8 @@ def verify(state: State, plan: Plan) -> Verdict:
     if stale:
         state.reopen()
     else:
-        _set_heads(state, plan)
+        if own:
+            _set_heads(state, plan)
         for gid in plan.withdrawn:
             _withdraw_promise(state, gid)
     for gid, promise in promises.items():
