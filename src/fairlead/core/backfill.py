@@ -20,11 +20,12 @@ import numpy as np
 
 from fairlead.core import relay
 from fairlead.core.explain import blocked
-from fairlead.core.inventory import Ints
+from fairlead.core.inventory import Ints, Vector
 from fairlead.core.labels import constraints
 from fairlead.core.match import Matcher
-from fairlead.core.profile import Profile, Share, Want, shares
+from fairlead.core.profile import Bools, Profile, Share, Want, shares
 from fairlead.core.relay import Offer, use
+from fairlead.core.sift import fitting
 from fairlead.core.snapshot import Draft, Promise, Request, Snapshot
 from fairlead.model.plan import Placement
 
@@ -39,6 +40,7 @@ class Horizon(Protocol):
     def lay(self, promises: Sequence[Promise]) -> Generator[None, None, dict[str, Offer]]: ...
     def room_before(self, request: Request, start: int, /) -> bool: ...
     def pin(self, request: Request, /) -> None: ...
+    def hopeless(self, requests: Sequence[Request], /) -> list[int]: ...
     def place(self, request: Request) -> tuple[Placement, ...]: ...
     def started(self, taken: Sequence[Share], duration: int) -> None: ...
     def nodes(self, offer: Offer, /) -> tuple[str, ...]: ...
@@ -46,7 +48,12 @@ class Horizon(Protocol):
 
 
 def earliest(
-    profile: Profile, snapshot: Snapshot, request: Request, not_before: int, before: int = 0
+    profile: Profile,
+    snapshot: Snapshot,
+    request: Request,
+    not_before: int,
+    before: int = 0,
+    barred: Bools | None = None,
 ) -> Offer | None:
     """The earliest start at which the match policy places all members for their whole walltime.
 
@@ -54,28 +61,31 @@ def earliest(
     known). For members of one shape
     the start is the earliest possible one. For several shapes it is the earliest at which greedy placing
     succeeds, which may be later, and each instant at which every shape alone has room costs one try.
+    Nodes that are `barred` are left alone.
     """
-    wants = [
-        Want(
-            snapshot.vectors[task.shape.requests],
-            snapshot.classes.now(constraints(task.shape)),
-            len(task.uids),
-        )
-        for task in request.tasks
-    ]
+    wants: list[Want] = []
+    for task in request.tasks:
+        mask = snapshot.classes.now(constraints(task.shape))
+        mask = mask if barred is None else mask & ~barred
+        wants.append(Want(snapshot.vectors[task.shape.requests], mask, len(task.uids)))
     if len(wants) == 1 and wants[0].copies == 1:
         start = profile.gap(wants[0], request.duration, not_before, before)
-        return None if start is None else _at(profile, snapshot, request, start)
+        return None if start is None else _at(profile, snapshot, request, start, barred)
     for start in profile.candidates(wants, request.duration, not_before, before):
-        offer = _at(profile, snapshot, request, start)
+        offer = _at(profile, snapshot, request, start, barred)
         if offer is not None:
             return offer
     return None
 
 
-def _at(profile: Profile, snapshot: Snapshot, request: Request, start: int) -> Offer | None:
+def _at(
+    profile: Profile, snapshot: Snapshot, request: Request, start: int, barred: Bools | None
+) -> Offer | None:
     """The match policy's choice for a start at that instant, for the whole walltime."""
-    draft = Draft(snapshot, profile.window(start, request.duration))
+    free = profile.window(start, request.duration)
+    if barred is not None:
+        free[:, barred] = np.minimum(free[:, barred], 0)
+    draft = Draft(snapshot, free)
     placements = Matcher(draft, snapshot.settings.match).place(request)
     return None if placements is None else Offer(start, placements, shares(draft.log))
 
@@ -92,9 +102,8 @@ class Ahead:
         self._pinned = np.zeros(free.shape[1], dtype=bool)
         """[node] kept for those: nothing without an end may start there."""
         self._now = free.copy()
-        self._releases: list[tuple[int, Sequence[Share]]] = [
-            (release.until, [release.share]) for release in snapshot.running
-        ]
+        self._begun: list[tuple[int, Sequence[Share]]] = []
+        """(end, what it takes) of what this plan has started."""
         self._starts: dict[int, int] = {}
         """Start -> how many promises are laid there."""
         self._instants: list[int] = []
@@ -113,18 +122,22 @@ class Ahead:
         if duration:
             until = self.snapshot.now + duration
             self.profile.give(taken, until, 0)
-            self._releases.append((until, taken))
+            self._begun.append((until, taken))
 
     def offer(self, request: Request, not_before: int, before: int = 0) -> Offer | None:
-        """The earliest start; None if nothing that it waits for has a known end, or not before that time."""
-        return earliest(self.profile, self.snapshot, request, not_before, before)
+        """The earliest start; None if nothing that it waits for has a known end, or not before that time.
+
+        While something waits without a date, what has no end is promised no place on the nodes kept for it.
+        """
+        barred = self._pinned if self.undated and not request.duration else None
+        return earliest(self.profile, self.snapshot, request, not_before, before, barred)
 
     def lay(self, promises: Sequence[Promise]) -> Generator[None, None, dict[str, Offer]]:
         """Lay what was promised before, in order of the starts, the nodes chosen anew; group -> what it has.
 
         Those that cannot be kept are missing in the answer.
         """
-        laid = yield from relay.lay(self.snapshot, self._now, self._releases, promises)
+        laid = yield from relay.lay(self.snapshot, self._now, self._begun, promises)
         for promise in promises:
             offer = laid.get(promise.request.group)
             if offer is not None:
@@ -180,6 +193,28 @@ class Ahead:
         if placements is not None:
             self._take(shares(matcher.draft.log[mark:]), now, request.duration)
         return placements
+
+    def hopeless(self, requests: Sequence[Request]) -> list[int]:
+        """Kinds of those of which not even the first member fits anywhere now, found for all at once."""
+        shapes: dict[int, int] = {}
+        vectors: list[Vector] = []
+        for request in requests:
+            shape = request.tasks[0].shape
+            if id(shape) not in shapes:
+                shapes[id(shape)] = len(vectors)
+                vectors.append(self.snapshot.vectors[shape.requests])
+        fits: dict[int, list[bool]] = {}
+        by_duration: dict[int, list[bool]] = {}
+        for duration in {request.duration: None for request in requests}:
+            matcher = self._matcher(self.snapshot.now + duration if duration else 0)
+            if id(matcher) not in fits:
+                fits[id(matcher)] = fitting(matcher.draft.free, vectors).tolist()
+            by_duration[duration] = fits[id(matcher)]
+        return [
+            request.kind
+            for request in requests
+            if not by_duration[request.duration][shapes[id(request.tasks[0].shape)]]
+        ]
 
     def place(self, request: Request) -> tuple[Placement, ...]:
         """Every offer of this horizon names its nodes."""

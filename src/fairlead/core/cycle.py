@@ -46,6 +46,8 @@ class Cycle:
         """Promises made or moved by this plan, and those that stand."""
         self.failed: dict[int, None] = {}
         """Kinds of which one could not start now: none can."""
+        self.sift_at = _MANY
+        """How many kinds must fail until the rest of the queue is looked at in one go; then twice as many."""
         self.not_before: dict[int, int | None] = {}
         """Kinds of which one was offered a start: no earlier one is left. None: not even a date."""
         self.old = {promise.request.group: promise for promise in snapshot.promises}
@@ -162,6 +164,20 @@ class Cycle:
             if request.kind:
                 self.failed[request.kind] = None
         self._hold_up(request, lane)
+        if len(self.failed) >= self.sift_at:
+            self._sift()
+
+    def _sift(self) -> None:
+        """Find at once for all kinds that are left which of them cannot start either."""
+        left: dict[int, Request] = {}
+        for request in self.snapshot.waiting:
+            kind = request.kind
+            # Who might be impossible, too, is to be told so, one by one.
+            if kind and kind not in self.failed and self.snapshot.possible.get(kind) == _FINE:
+                left[kind] = request
+        if left:
+            self.failed.update(dict.fromkeys(self.horizon.hopeless(list(left.values()))))
+        self.sift_at = 2 * len(self.failed)
 
     def _hold_up(self, request: Request, lane: Lane) -> None:
         """It cannot start now: never, not while nodes are down, or not until something ends."""
@@ -172,12 +188,12 @@ class Cycle:
             text = f"waits for nodes that are not there now: {down}"
             self._note(Wait(request.group, Reason(Why.NODES_DOWN, text)))
             lane.looked -= 1
+        elif lane.promised < lane.depth:
+            self._promise(request, lane)
         else:
             first = not lane.head
             lane.stop(request)
-            if lane.promised < lane.depth:
-                self._promise(request, lane)
-            elif first:
+            if first:
                 self._note(Wait(request.group, Reason(Why.RESOURCES, self._lack(request))))
             elif lane.keep:
                 text = f"waits without a promised start: the queue keeps {lane.depth} of them and no more"
@@ -207,6 +223,7 @@ class Cycle:
             placements = offer.placements or self._place(request)
             self.decisions.append(Start(request.group, placements, request.growth))
             return
+        lane.stop(request)
         lane.promised += 1
         reason = Reason(Why.RESOURCES, self._lack(request))
         if offer is None:
@@ -291,6 +308,10 @@ class Cycle:
             heads=tuple([(lane.name, lane.head) for lane in self.lanes.values() if lane.head]),
             withdrawn=tuple(gone),
         )
+
+
+_FINE = ("", "")
+_MANY = 256
 
 
 def _by_start(promise: Promise) -> tuple[int, Order]:

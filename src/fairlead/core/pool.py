@@ -45,9 +45,13 @@ class Pooled:
         return self.place(request)
 
     def offer(self, request: Request, not_before: int, before: int = 0) -> Offer | None:
-        """The earliest start; None if nothing that it waits for has a known end, or not before that time."""
+        """The earliest start; None if nothing that it waits for has a known end, or not before that time.
+
+        While something waits without a date, what has no end is promised none either.
+        """
         need = self._need(request)
-        start = None if need is _NEVER else self.outline.earliest(need, request.duration, not_before)
+        never = need is _NEVER or (self.undated and not request.duration)
+        start = None if never else self.outline.earliest(need, request.duration, not_before)
         return None if start is None or (before and start >= before) else Offer(start, (), [])
 
     def take(self, request: Request, offer: Offer) -> None:
@@ -100,6 +104,10 @@ class Pooled:
     def pin(self, _: Request) -> None:
         """Nothing without an end may start while the request waits without a date."""
         self.undated += 1
+
+    def hopeless(self, _: Sequence[Request], /) -> list[int]:
+        """Nobody is ruled out: to try one is no more than a few comparisons."""
+        return []
 
     def place(self, request: Request) -> tuple[Placement, ...]:
         """Choose nodes for a request that has been found to fit now."""

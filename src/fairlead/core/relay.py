@@ -33,17 +33,24 @@ def use(free: Ints, taken: Sequence[Share], sign: int = 1) -> None:
 def lay(
     snapshot: Snapshot,
     free: Ints,
-    releases: Sequence[tuple[int, Sequence[Share]]],
+    begun: Sequence[tuple[int, Sequence[Share]]],
     promises: Sequence[Promise],
 ) -> Generator[None, None, dict[str, Offer]]:
     """Group -> where it comes to stand; those for whom there is no room at their start are missing.
 
-    `free` is [resource, node] what is free now, `releases` what is given back and when, in any order;
-    `promises` in order of their starts.
+    `free` is [resource, node] what is free now, `begun` when what this plan has started ends and what it
+    takes; `promises` are in order of their starts.
     """
     moving = free.copy()
-    ends = [(until, number, taken) for number, (until, taken) in enumerate(releases)]
+    last = max([promise.start for promise in promises], default=0)
+    ends = [(until, number, taken) for number, (until, taken) in enumerate(begun)]
+    ends += [
+        (release.until, number, (release.share,))
+        for number, release in enumerate(snapshot.running, len(begun))
+        if release.until <= last
+    ]
     heapq.heapify(ends)
+    number = len(begun) + len(snapshot.running)
     laid: dict[str, Offer] = {}
     for promise in promises:
         request, start = promise.request, max(promise.start, snapshot.now)
@@ -55,6 +62,7 @@ def lay(
             taken = shares(draft.log)
             laid[request.group] = Offer(start, placements, taken)
             if request.duration:
-                heapq.heappush(ends, (start + request.duration, len(releases) + len(laid), taken))
+                number += 1
+                heapq.heappush(ends, (start + request.duration, number, taken))
         yield
     return laid
