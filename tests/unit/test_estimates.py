@@ -310,3 +310,23 @@ def test_F1_the_store_alone_tells_estimates_too():
     assert page.groups[0].estimate == group(world, "head").estimate
     told = story.explain_record(group(world, "head").record(), world.now, (), stored[group(world, "head").id])
     assert told.promise is not None and told.promise.start == told.group.estimate > 0
+
+
+def test_groups_beyond_the_bound_are_told_that_they_wait_without_a_promise():
+    world = World(Settings(queues=single("conservative", promises=2), pace=0))
+    world.now = START
+    world.run(1)
+    world.node(node("n0", cpu=8))
+    for name in ("running", "first", "second", "third"):
+        whole(world, name, 60)
+    world.run(MINUTE)
+    text = "waits without a promised start: its queue keeps 2 of them and no more"
+    noted = {name: text in story.explain(world.engine.state, group(world, name), world.now).notes
+             for name in ("running", "first", "second", "third")}  # fmt: skip
+    assert noted == {"running": False, "first": False, "second": False, "third": True}
+    assert [c.note for _, c in world.log if isinstance(c, Announce) and text in c.note] == [
+        f"group third: {text}"
+    ]
+    world.run(HOUR)  # the first runs now
+    assert group(world, "third").estimate == pytest.approx(START + 3 * HOUR, abs=MINUTE)
+    assert text not in story.explain(world.engine.state, group(world, "third"), world.now).notes

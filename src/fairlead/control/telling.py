@@ -8,6 +8,7 @@ change the resourceVersion under it.
 
 from collections.abc import Sequence
 
+from fairlead.core.estimates import unpromised
 from fairlead.core.groups import members
 from fairlead.core.state import Group, State
 from fairlead.model.command import Announce, Command, ObjectRef, PatchCondition
@@ -72,6 +73,8 @@ def _sentence(state: State, group: Group) -> str:
     text = group.reason.text
     if group.phase is Phase.RUNNING:
         return text or f"{group.started_size} pods run on {len(group.nodes)} nodes"
+    if group.phase is Phase.QUEUED and group.reason.why is Why.QUEUED:
+        text = unpromised(state, group) or text
     if group.phase is Phase.QUEUED and not text:
         head = state.groups.get(state.head(group))
         text = f"behind {head.namespace}/{head.name}" if head and head is not group else "waits for its turn"

@@ -195,9 +195,6 @@ class Cycle:
             lane.stop(request)
             if first:
                 self._note(Wait(request.group, Reason(Why.RESOURCES, self._lack(request))))
-            elif lane.keep:
-                text = f"waits without a promised start: the queue keeps {lane.depth} of them and no more"
-                self._note(Wait(request.group, Reason(Why.QUEUED, text)))
 
     def _start(self, request: Request) -> bool:
         """Start it now if it fits and delays no promise."""

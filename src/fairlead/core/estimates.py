@@ -4,6 +4,7 @@ Called by `core.verify` for every promise of an accepted plan and by `core.reduc
 gives back; `control.estimates` tells people. Must not decide who is promised what.
 """
 
+from fairlead.core.policy import lookahead
 from fairlead.core.state import Group, State
 from fairlead.model.group import Phase
 from fairlead.model.plan import Reserve
@@ -48,3 +49,17 @@ def far(told: int, start: int, now: int) -> bool:
     if not (told and start):
         return told != start
     return abs(start - told) > max(LEAST_MOVE, (told - now) // _SHARE)
+
+
+def unpromised(state: State, group: Group) -> str:
+    """Why a group of a queue that promises starts has none, where the number of promises is the reason."""
+    queue = state.settings.queue(group.queue)
+    if queue is None or not queue.promises or not lookahead(queue).keep or group.id in state.promises:
+        return ""
+    if group.phase is not Phase.QUEUED or len(state.promises) < queue.promises:
+        return ""
+    if sum([lookahead(other).keep for other in state.settings.queues]) > 1:
+        held = [gid for gid in state.promises if state.groups[gid].queue == queue.name]
+        if len(held) < queue.promises:
+            return ""
+    return f"waits without a promised start: its queue keeps {queue.promises} of them and no more"

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from fairlead.core import durations
+from fairlead.core.estimates import unpromised
 from fairlead.core.explain import amounts_text, blocked, unsatisfiable
 from fairlead.core.grouping import PREFERRED_TOPOLOGY
 from fairlead.core.groups import members
@@ -324,6 +325,9 @@ def _notes(state: State, group: Group) -> list[str]:
                 f" Kubernetes will end it {_then(group, state.now)}, started or not"
             )
     notes += _walltime_notes(group, state.now)
+    without = unpromised(state, group)
+    if without:
+        notes.append(without)
     joining = len(members(state, group).waiting)
     if group.phase is Phase.RUNNING and joining:
         notes.append(f"waiting to join it: {joining} {_pods(joining)}")

@@ -15,7 +15,7 @@ queue's default and maximum, `policy hybrid:2` is hybrid with two reservations):
 What happens (`sim.stage` has one method per verb):
 
     submit NAME [Nx] cpu=2 gpu=1 [+ Mx cpu=8] [as job|deployment|statefulset|ordered] [for 60m] [runs 5s]
-           [suspended] [gated] and key=value: priority= ns= size= first= begin=HH:MM only=label:value
+           [suspended] [gated] and key=value: priority= ns= size= first= begin=HH:MM[:SS] only=label:value
            tolerates=key unsupported=field exclusive= labels=fairlead|fluxnetes|fluence|none group=
            duration= queue= on-timeout=fail|delete|pods grace=30s own-deadline=5m (its pods' own),
            deadline=5m (its Job's own)

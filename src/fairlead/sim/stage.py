@@ -229,8 +229,9 @@ class Stage:
         if "for" in plain:
             notes["fairlead.dev/duration"] = plain[plain.index("for") + 1]
         if "begin" in pairs:
-            hours, minutes, *_ = pairs["begin"].split(":")
-            notes["fairlead.dev/begin-time"] = f"1970-01-01T{hours}:{minutes}:{self.zero // 1000:02d}Z"
+            hours, minutes, *more = pairs["begin"].split(":")
+            seconds = self.zero // 1000 + int(*more)
+            notes["fairlead.dev/begin-time"] = f"1970-01-01T{hours}:{minutes}:{seconds:02d}Z"
         return notes
 
     def _create(self, key: str, shape: Shape) -> None:
