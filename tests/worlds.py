@@ -12,6 +12,7 @@ from msgspec import structs
 from fairlead.control import RECONCILERS
 from fairlead.core.engine import Engine
 from fairlead.core.match import Matcher
+from fairlead.core.picture import take
 from fairlead.core.snapshot import Draft
 from fairlead.core.state import IDLE, State
 from fairlead.model import command as cmd
@@ -131,7 +132,7 @@ class Chaos(World):
             group = state.groups.get(grant.group)
             if group is None:
                 continue
-            order = (-group.priority, group.seq, group.id)
+            order = (-group.priority, 0, group.seq, group.id)
             for requests in state.waiting.values():
                 other = state.groups[requests[0].group]
                 new = other.asked_at == state.version  # it came in this very batch
@@ -379,7 +380,7 @@ def _stuck(engine: Engine) -> list[str]:
     """The first in order that waits for room has none."""
     state = engine.state
     waiting = sorted((r for requests in state.waiting.values() for r in requests), key=lambda r: r.order)
-    snapshot = engine._snapshot()
+    snapshot = take(state, True)
     for request in waiting:
         if Matcher(Draft(snapshot), "first").place(request) is not None:
             return [f"{request.group} could start and does not: {state.groups[request.group].reason}"]
