@@ -1,12 +1,14 @@
 """What a second reading of the scheduling core has found: small worlds in which it went wrong."""
 
 import pytest
+from msgspec import structs
 from test_easy_world import MINUTE, Shift
 
 from fairlead.model.event import PlanProposed
 from fairlead.model.group import Phase
 from fairlead.model.node import Node
 from fairlead.model.plan import Placement, Plan, Start
+from fairlead.model.pod import Pod, PodPhase, Shape
 from fairlead.model.settings import QueueSettings, Settings, single
 from fairlead.sim.world import World
 
@@ -53,3 +55,58 @@ def test_a_plan_from_outside_does_not_open_a_queue_whose_head_waits():
     shift.submit("late", 1, 10, cpu=8)
     assert shift.group("chosen").phase is Phase.RUNNING
     assert shift.group("late").phase is Phase.QUEUED
+
+
+def _loses_a_member_and_gets_another(shift: Shift, name: str) -> None:
+    """The last of two members goes, a foreign pod takes its node, and a replacement comes."""
+    world, old = shift.world, shift.world.pods[f"{name}-1"]
+    world.pod_gone(old.uid)
+    world.pod(structs.replace(old, uid="foreign", name="foreign", scheduler="other", labels={}))
+    world.pod(
+        structs.replace(
+            old, uid=f"{name}-2", name=f"{name}-2", node="", phase=PodPhase.PENDING, started=False
+        )
+    )
+    world.run(MINUTE)
+
+
+@pytest.mark.parametrize("policy", ["easy", "hybrid", "replan", "conservative"])
+def test_what_was_promised_to_a_replacement_is_gone_once_it_has_started(policy: str):
+    shift = _shift(*single(policy), nodes=3)
+    shift.submit("gang", 2, 100, cpu=32)
+    shift.submit("other", 1, 30, cpu=32)
+    _loses_a_member_and_gets_another(shift, "gang")
+    shift.submit("late", 1, 10, cpu=32)
+    state = shift.world.engine.state
+    assert shift.minute(state.promises[shift.group("gang").id].start) == 31
+    shift.world.run(30 * MINUTE)
+    assert shift.world.pods["gang-2"].node == "n2"
+    assert list(state.promises) == [shift.group("late").id]
+    shift.world.run(100 * MINUTE)
+    assert not state.promises
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+@pytest.mark.parametrize("policy", ["easy", "hybrid", "replan"])
+def test_a_kept_promise_moves_not_past_the_head_of_another_queue(policy: str, nodes: int):
+    queues = (QueueSettings(policy=policy), QueueSettings(name="kept", policy="conservative"))
+    shift = _shift(*queues, nodes=nodes)
+
+    def submit(name: str, queue: str, runs: int) -> None:
+        for i in range(nodes):
+            pod = Pod(
+                f"{name}-{i}", "d", f"{name}-{i}", 0, Shape((("cpu", 32), ("pods", 1))), scheduler="fairlead",
+                labels={"fairlead.dev/group": name, "fairlead.dev/group-size": str(nodes)},
+                annotations={"fairlead.dev/queue": queue}, walltime=60 * MINUTE,
+            )  # fmt: skip
+            shift.world.pod(pod, run_time=runs * MINUTE)
+        shift.world.run(MINUTE)
+
+    submit("running", "default", 30)
+    submit("head", "default", 60)
+    submit("behind", "kept", 60)
+    assert (shift.promised("head"), shift.promised("behind")) == (60, 120)
+    shift.world.run(30 * MINUTE)
+    assert shift.group("head").phase is Phase.RUNNING
+    shift.world.run(90 * MINUTE)
+    assert shift.minute(shift.group("behind").granted_at) == 90

@@ -9,7 +9,7 @@ ones start if that delays no promise. Where promises are kept (conservative) eac
 queue order. Sources: see `core.backfill`.
 """
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from functools import cached_property
 
 from msgspec import structs
@@ -78,12 +78,11 @@ class Cycle:
 
     def _old_promises(self) -> Generator[None, None, None]:
         """Lay what stays promised; move it earlier where something has become free; start what is due."""
-        standing = [p for p in self.snapshot.promises if self.lanes[p.request.queue].stands(self.snapshot)]
+        standing = [promise for promise in self.snapshot.promises if self._stands(promise)]
         if not standing:
             return
-        dated = [promise for promise in standing if promise.start]
-        dated.sort(key=_by_start)
-        laid = yield from self.horizon.lay(dated)
+        dated = sorted([promise for promise in standing if promise.start], key=_by_start)
+        guests, laid = yield from self._lay(dated)
         if len(dated) < len(standing) and not self.snapshot.freed:
             for promise in standing:
                 if not promise.start:
@@ -100,6 +99,31 @@ class Cycle:
                 continue
             yield
             self._renew(promise, held)
+        for promise, held in guests:
+            self.horizon.lift(promise.request, held)
+        if guests:
+            self.not_before.clear()
+
+    def _lay(
+        self, dated: Sequence[Promise]
+    ) -> Generator[None, None, tuple[list[tuple[Promise, Offer]], dict[str, Offer]]]:
+        """Lay what stays promised, and as guests what other queues have promised and will lay anew.
+
+        Without them a group that moves earlier would take the place of one that stands ahead of it in another
+        queue. Where they leave no room for all that stays, they go.
+        """
+        others = [p for p in self.snapshot.promises if p.start and not self._stands(p)]
+        laid = yield from self.horizon.lay(sorted([*dated, *others], key=_by_start))
+        guests = [(p, laid.pop(p.request.group)) for p in others if p.request.group in laid]
+        if guests and len(laid) < len(dated):
+            for promise in dated:
+                held = laid.get(promise.request.group)
+                if held is not None:
+                    self.horizon.lift(promise.request, held)
+            for promise, held in guests:
+                self.horizon.lift(promise.request, held)
+            guests, laid = [], (yield from self.horizon.lay(dated))
+        return guests, laid
 
     def _after_broken(self, standing: list[Promise], laid: dict[str, Offer]) -> Generator[None, None, None]:
         """From the first on that cannot be kept, lay all anew in queue order, none earlier than promised.
@@ -121,6 +145,12 @@ class Cycle:
             if offer is not None:
                 self.horizon.take(promise.request, offer)
                 laid[promise.request.group] = offer
+
+    def _stands(self, promise: Promise) -> bool:
+        """Whether the promise stays in this plan. What a running group waits for is always laid anew."""
+        if promise.request.growth:
+            return not self.snapshot.freed
+        return self.lanes[promise.request.queue].stands(self.snapshot)
 
     def _renew(self, promise: Promise, held: Offer | None) -> None:
         """The same promise or an earlier one; a later one only if it was broken."""
@@ -292,9 +322,7 @@ class Cycle:
         self._name_nodes()
         s = self.snapshot
         gone = [
-            gid
-            for gid, promise in self.old.items()
-            if gid not in self.decided and not self.lanes[promise.request.queue].stands(s)
+            gid for gid, promise in self.old.items() if gid not in self.decided and not self._stands(promise)
         ]
         return Plan(
             id=f"{s.epoch}-{s.version}",

@@ -15,7 +15,7 @@ from fairlead.core.state import IDLE, Group, State
 from fairlead.core.verify import judged, verify
 from fairlead.model.command import Command, Propose, RecordAllocations, SaveGroups, SettleGrants, WakeAt
 from fairlead.model.event import Event, PlanProposed
-from fairlead.model.group import GroupRecord
+from fairlead.model.group import GroupRecord, Phase
 from fairlead.model.plan import Plan, Reserve
 from fairlead.model.settings import Settings
 
@@ -129,8 +129,9 @@ class Engine:
     def _due(self, gid: str) -> None:
         """A promised start has come. A kept one is due; another was not met, because something overran."""
         state = self.state
-        queue = state.settings.queue(state.groups[gid].queue)
-        if queue is not None and lookahead(queue).keep:
+        group = state.groups[gid]
+        queue = state.settings.queue(group.queue)
+        if queue is not None and lookahead(queue).keep and group.phase is Phase.QUEUED:
             state.due_now[gid] = None
             state.dirty = True
         else:

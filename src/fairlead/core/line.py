@@ -47,9 +47,10 @@ def offer(state: State, group: Group, requests: tuple[Request, ...]) -> None:
     if requests == group.requests or _alike(requests, group.requests):
         return
     anew = bool(group.requests)  # a plan may have promised it something, or told others to wait for it
+    same = _same_joins(requests, group.requests)
     withdraw(state, group)
     group.requests, group.asked_at = requests, state.version
-    if anew and requests and not requests[0].growth:
+    if anew and not same:
         state.break_promise(group.id)
     if anew or group.id in state.heads.values():
         state.reopen()
@@ -72,6 +73,11 @@ def _alike(new: tuple[Request, ...], old: tuple[Request, ...]) -> bool:
     """Whether they differ in nothing but the number of their kind, which may be given anew."""
     same = len(new) == len(old)
     return same and all(a._replace(kind=b.kind) == b for a, b in zip(new, old, strict=True))
+
+
+def _same_joins(new: tuple[Request, ...], old: tuple[Request, ...]) -> bool:
+    """Whether the same member as before is the first to join a running group: only its time is less now."""
+    return bool(new and old) and new[0].growth and old[0].growth and new[0].tasks == old[0].tasks
 
 
 def withdraw(state: State, group: Group) -> None:

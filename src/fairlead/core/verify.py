@@ -145,7 +145,9 @@ def _promise(state: State, gid: str, promise: Reserve) -> None:
     if state.promises.get(gid) != promise:
         state.promises[gid] = promise
         state.unsaved = True
-    if group.phase is Phase.QUEUED and group.estimate != promise.start:
+    if group.phase is not Phase.QUEUED:  # members that join it: only it itself has an estimated start
+        state.wake(promise.start, gid)
+    elif group.estimate != promise.start:
         expect(state, group, promise.start)
         if promise.start:
             state.wake(promise.start, gid)
