@@ -119,7 +119,7 @@ def spread_over(request: Request, nodes: Sequence[str], table: Table, start: int
 
 def check(snapshot: Snapshot, plan: Plan, depth: int) -> None:
     requests = {r.group: r for r in snapshot.waiting}
-    table, promised = Table(snapshot), 0
+    table, promised, undated = Table(snapshot), 0, False
     decided: dict[str, None] = {}
     for decision in plan.decisions:
         request = requests[decision.group]
@@ -130,8 +130,10 @@ def check(snapshot: Snapshot, plan: Plan, depth: int) -> None:
         elif isinstance(decision, Reserve):
             promised += 1
             until = decision.start or table.last(request)
-            assert not any(table.fits(request, t) for t in range(NOW, until)), "not the earliest"
+            if request.duration or not undated:  # what has no end leaves alone what is kept for the undated
+                assert not any(table.fits(request, t) for t in range(NOW, until)), "not the earliest"
             if not decision.start:  # no date is known: it waits behind work without an end
+                undated = True
                 continue
             assert table.fits(request, decision.start)
             # The nodes are advisory where several members share one; the room is not.
@@ -139,7 +141,6 @@ def check(snapshot: Snapshot, plan: Plan, depth: int) -> None:
             assert (table.free >= 0).all()
     assert promised <= depth
     head = dict(plan.heads).get("default", "")
-    undated = any(isinstance(d, Reserve) and not d.start for d in plan.decisions)
     order = [r.group for r in snapshot.waiting]
     behind = order[order.index(head) + 1 :] if head else []
     for name in behind:
