@@ -110,3 +110,18 @@ def test_a_kept_promise_moves_not_past_the_head_of_another_queue(policy: str, no
     assert shift.group("head").phase is Phase.RUNNING
     shift.world.run(90 * MINUTE)
     assert shift.minute(shift.group("behind").granted_at) == 90
+
+
+@pytest.mark.parametrize("tebibytes", [4, 24])
+@pytest.mark.parametrize(("match", "node"), [("pack", "n0"), ("spread", "n1")])
+def test_the_load_of_nodes_with_very_much_memory_is_counted_right(tebibytes: int, match: str, node: str):
+    memory = tebibytes << 40
+    world = World(Settings(match=match, pace=0))
+    for i in range(2):
+        amounts = (("cpu", 64_000), ("memory", memory), ("pods", 110))
+        world.node(Node(f"u{i}", f"n{i}", 0, amounts))
+    for name, cpu, share in (("large", 1_000, 60), ("small", 2_000, 1)):
+        shape = Shape((("cpu", cpu), ("memory", memory * share // 100), ("pods", 1)))
+        world.pod(Pod(name, "d", name, 0, shape, scheduler="fairlead"))
+        world.run(MINUTE)
+    assert (world.pods["large"].node, world.pods["small"].node) == ("n0", node)

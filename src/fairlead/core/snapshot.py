@@ -177,7 +177,8 @@ class Draft:
         total = np.zeros_like(capacity[0, rows])
         for resource in self._weighed():
             whole = capacity[resource, rows]
-            total += (whole - self.free[resource, rows]) * SCALE // np.maximum(whole, 1)
+            coarse = np.where(whole < _HUGE, 0, _COARSE)
+            total += ((whole - self.free[resource, rows]) >> coarse) * SCALE // np.maximum(whole >> coarse, 1)
         return total // 2
 
     def _weighed(self) -> list[int]:
@@ -188,11 +189,14 @@ class Draft:
         total = 0
         for resource in self._weighed():
             whole = int(self.snapshot.capacity[resource, row])
-            total += (whole - self._cells[resource][row]) * SCALE // max(whole, 1)
+            coarse = 0 if whole < _HUGE else _COARSE
+            total += ((whole - self._cells[resource][row]) >> coarse) * SCALE // max(whole >> coarse, 1)
         return total // 2
 
 
 SCALE = 1_000_000
+_HUGE, _COARSE = 1 << 43, 10
+"""Amounts from 8 TiB on are counted in KiB, or SCALE times as much would be more than 64 bits hold."""
 _MANY = 32
 """Nodes from which on one pass over columns is cheaper than a step per node."""
 
