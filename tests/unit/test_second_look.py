@@ -125,3 +125,15 @@ def test_the_load_of_nodes_with_very_much_memory_is_counted_right(tebibytes: int
         world.pod(Pod(name, "d", name, 0, shape, scheduler="fairlead"))
         world.run(MINUTE)
     assert (world.pods["large"].node, world.pods["small"].node) == ("n0", node)
+
+
+def test_who_shortens_its_walltime_keeps_its_place():
+    shift = Shift(nodes=2, policy="conservative")
+    shift.submit("running", 2, 60, cpu=32)
+    for name, minutes in (("first", 60), ("second", 50), ("third", 40)):
+        shift.submit(name, 2, minutes, cpu=32)
+    assert [shift.promised(name) for name in ("first", "second", "third")] == [60, 120, 170]
+    for uid in ("first-0", "first-1"):
+        shift.world.change(uid, walltime=50 * MINUTE)
+    shift.world.run(MINUTE)
+    assert [shift.promised(name) for name in ("first", "second", "third")] == [60, 110, 160]

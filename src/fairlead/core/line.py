@@ -47,7 +47,7 @@ def offer(state: State, group: Group, requests: tuple[Request, ...]) -> None:
     if requests == group.requests or _alike(requests, group.requests):
         return
     anew = bool(group.requests)  # a plan may have promised it something, or told others to wait for it
-    same = _same_joins(requests, group.requests)
+    same = _asks_less(requests, group.requests)
     withdraw(state, group)
     group.requests, group.asked_at = requests, state.version
     if anew and not same:
@@ -75,9 +75,17 @@ def _alike(new: tuple[Request, ...], old: tuple[Request, ...]) -> bool:
     return same and all(a._replace(kind=b.kind) == b for a, b in zip(new, old, strict=True))
 
 
-def _same_joins(new: tuple[Request, ...], old: tuple[Request, ...]) -> bool:
-    """Whether the same member as before is the first to join a running group: only its time is less now."""
-    return bool(new and old) and new[0].growth and old[0].growth and new[0].tasks == old[0].tasks
+def _asks_less(new: tuple[Request, ...], old: tuple[Request, ...]) -> bool:
+    """Whether the same members ask for the same, for no longer: what was promised them is as good as before.
+
+    So it is with a walltime that was shortened, and with who joins a running group that has less time left.
+    """
+    if not (new and old):
+        return False
+    a, b = new[0], old[0]
+    if (a.growth, a.queue, a.tasks) != (b.growth, b.queue, b.tasks):
+        return False
+    return not b.duration or 0 < a.duration <= b.duration
 
 
 def withdraw(state: State, group: Group) -> None:
