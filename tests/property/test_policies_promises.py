@@ -19,6 +19,26 @@ def test_F8_conservative_never_postpones_a_promise(machine: str, story: list[Act
     never_later(play(Yard(machine, *queues("conservative")), story))
 
 
+@settings(max_examples=50)
+@given(story=acts(CALM))
+def test_F8_conservative_never_postpones_a_promise_on_unlike_nodes(story: list[Act]):
+    never_later(play(Yard(MIXED, *queues("conservative")), story))
+
+
+@pytest.mark.xfail(strict=True, reason="nodes are chosen anew for what is promised for the same instant")
+def test_who_is_urgent_takes_no_node_that_is_promised_for_the_same_instant():
+    yard = Yard(MIXED, *queues("conservative"), judge=plan_holds)
+    yard.submit(2, 3, 3, cpu=3)
+    yard.settle()
+    yard.submit(1, 1, 1, cpu=3, gpu=1, zone="a")  # only n0 has both
+    yard.settle()
+    yard.submit(2, 13, 13, cpu=3, priority=1)  # has room on n1 and n2, and on n0 and n1
+    yard.settle()
+    assert yard.group("g2").estimate == yard.group("g3").estimate == yard.now + 3_000
+    yard.pause(3)
+    never_later(yard)
+
+
 class Foremost:
     """Judges plans: the first in the queue is never promised a later start than before."""
 
