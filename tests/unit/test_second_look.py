@@ -57,16 +57,15 @@ def test_a_plan_from_outside_does_not_open_a_queue_whose_head_waits():
     assert shift.group("late").phase is Phase.QUEUED
 
 
-def _loses_a_member_and_gets_another(shift: Shift, name: str) -> None:
-    """The last of two members goes, a foreign pod takes its node, and a replacement comes."""
-    world, old = shift.world, shift.world.pods[f"{name}-1"]
-    world.pod_gone(old.uid)
-    world.pod(structs.replace(old, uid="foreign", name="foreign", scheduler="other", labels={}))
-    world.pod(
-        structs.replace(
-            old, uid=f"{name}-2", name=f"{name}-2", node="", phase=PodPhase.PENDING, started=False
-        )
-    )
+def _replace(shift: Shift, name: str, *numbers: int) -> None:
+    """These members go, foreign pods take their nodes, and replacements come: -11 for -1."""
+    world = shift.world
+    for i in numbers:
+        old = world.pods[f"{name}-{i}"]
+        world.pod_gone(old.uid)
+        world.pod(structs.replace(old, uid=f"foreign-{i}", name="foreign", scheduler="other", labels={}))
+        old = structs.replace(old, node="", phase=PodPhase.PENDING, started=False)
+        world.pod(structs.replace(old, uid=f"{name}-1{i}", name=f"{name}-1{i}"))
     world.run(MINUTE)
 
 
@@ -75,15 +74,26 @@ def test_what_was_promised_to_a_replacement_is_gone_once_it_has_started(policy: 
     shift = _shift(*single(policy), nodes=3)
     shift.submit("gang", 2, 100, cpu=32)
     shift.submit("other", 1, 30, cpu=32)
-    _loses_a_member_and_gets_another(shift, "gang")
+    _replace(shift, "gang", 1)
     shift.submit("late", 1, 10, cpu=32)
     state = shift.world.engine.state
     assert shift.minute(state.promises[shift.group("gang").id].start) == 31
     shift.world.run(30 * MINUTE)
-    assert shift.world.pods["gang-2"].node == "n2"
+    assert shift.world.pods["gang-11"].node == "n2"
     assert list(state.promises) == [shift.group("late").id]
     shift.world.run(100 * MINUTE)
     assert not state.promises
+
+
+@pytest.mark.parametrize("policy", ["hybrid", "replan", "conservative"])
+def test_nobody_is_promised_the_place_of_the_first_of_two_replacements(policy: str):
+    shift = _shift(*single(policy), nodes=4)
+    shift.submit("gang", 3, 100, cpu=32)
+    shift.submit("other", 1, 30, cpu=32)
+    _replace(shift, "gang", 1, 2)
+    shift.submit("late", 1, 10, cpu=32)
+    assert shift.minute(shift.world.engine.state.promises[shift.group("gang").id].start) == 31
+    assert shift.promised("late") == 100
 
 
 @pytest.mark.parametrize("nodes", [1, 2])

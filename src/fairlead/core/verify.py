@@ -42,7 +42,7 @@ def verify(state: State, plan: Plan, own: bool = True) -> Verdict:
         if isinstance(decision, Reserve):
             stale = stale or _void(state, group, decision, plan)
             if not stale:
-                promises[decision.group] = decision
+                promises.setdefault(decision.group, decision)  # of several that join it, the first one's
         if not isinstance(decision, Start):
             if group is not None and isinstance(decision, Reject):
                 _reject(state, group, decision, plan)
