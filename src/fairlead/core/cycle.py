@@ -33,8 +33,6 @@ class Cycle:
 
     def __init__(self, snapshot: Snapshot, source: str) -> None:
         self.snapshot, self.source = snapshot, source
-        self.draft = Draft(snapshot)
-        self.matcher = Matcher(self.draft, snapshot.settings.match)
         self.decisions: list[Decision] = []
         self.decided: dict[str, None] = {}
         self.lanes = lanes(snapshot)
@@ -269,11 +267,20 @@ class Cycle:
         return placements
 
     @cached_property
+    def draft(self) -> Draft:
+        """What is free, less what this plan has started."""
+        return Draft(self.snapshot)
+
+    @cached_property
+    def matcher(self) -> Matcher:
+        return Matcher(self.draft, self.snapshot.settings.match)
+
+    @cached_property
     def horizon(self) -> Horizon:
         """What is promised; made when the first group is found that cannot start."""
         self.plain = False
         if self.snapshot.pool is not None:
-            return Pooled(self.snapshot, self.snapshot.pool, self.matcher)
+            return Pooled(self.snapshot, self.snapshot.pool, lambda: self.matcher)
         ahead = Ahead(self.snapshot, self.draft.free)
         for mark, end, duration in self.begun:
             ahead.started(shares(self.draft.log[mark:end]), duration)

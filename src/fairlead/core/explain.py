@@ -21,15 +21,27 @@ def unsatisfiable(snapshot: Snapshot, request: Request, present: bool = False) -
     be they gone, cordoned or not ready.
     """
     whole = snapshot.capacity
-    total = np.zeros(len(whole), dtype=np.int64)
-    union = np.zeros(whole.shape[1], dtype=bool)
     for task in request.tasks:
         mask = _mask(snapshot, task.shape, present)
         vector = snapshot.vectors[task.shape.requests]
-        if int(how_many(whole, vector)[mask].sum()) < len(task.uids):
+        if whole.shape[1] == 1 and mask[0]:  # plain numbers are quicker than columns of one
+            held = all(whole.item(row, 0) >= amount * len(task.uids) for row, amount in vector.pairs)
+        else:
+            held = int(how_many(whole, vector)[mask].sum()) >= len(task.uids)
+        if not held:
             return _too_large(snapshot, task, mask, vector)
+    return _too_much(snapshot, request, present) if len(request.tasks) > 1 else ""
+
+
+def _too_much(snapshot: Snapshot, request: Request, present: bool) -> str:
+    """Why all tasks together are more than the nodes have in sum; "" if they are not."""
+    whole = snapshot.capacity
+    total = np.zeros(len(whole), dtype=np.int64)
+    union = np.zeros(whole.shape[1], dtype=bool)
+    for task in request.tasks:
+        vector = snapshot.vectors[task.shape.requests]
         total[vector.rows] += vector.amounts * len(task.uids)
-        union |= mask
+        union |= _mask(snapshot, task.shape, present)
     short = np.flatnonzero(whole[:, union].sum(axis=1) < total)
     if len(short):
         name = list(snapshot.resources)[int(short[0])]

@@ -10,6 +10,7 @@ from operator import itemgetter
 
 from fairlead.core.inventory import Inventory, how_many
 from fairlead.core.labels import constraints
+from fairlead.core.outline import Need
 from fairlead.core.policy import lookahead
 from fairlead.core.running import ends, releases
 from fairlead.core.snapshot import Pool, Promise, Request, Snapshot
@@ -35,9 +36,20 @@ def take(state: State, freed: bool) -> Snapshot:
         waiting = tuple(sorted([*fresh, *due], key=itemgetter(1)))
     ahead = any(lookahead(queue).depth for queue in settings.queues)
     pool = _pool(state, ahead)
-    return columns(inventory, waiting, settings, state.now)._replace(
+    classes = inventory.classes()
+    n, r = len(inventory), len(inventory.resources)
+    return Snapshot(
         version=state.version,
         epoch=state.epoch,
+        now=state.now,
+        settings=settings,
+        names=classes.names,
+        capacity=inventory.capacity[:r, :n].copy(),
+        free=inventory.free[:r, :n].copy(),
+        classes=classes,
+        vectors=inventory.vectors,
+        resources=dict(inventory.resources),
+        waiting=waiting,
         fresh=tuple(fresh),
         running=releases(state) if ahead and _tells_nodes(pool, settings) else (),
         freed=freed,
@@ -45,6 +57,7 @@ def take(state: State, freed: bool) -> Snapshot:
         heads=tuple(state.heads.items()),
         depths=() if freed else tuple(_depths(state)),
         pool=pool,
+        possible=inventory.possible,
     )
 
 
@@ -125,12 +138,13 @@ def _one_node(state: State, ahead: bool) -> Pool:
     """Resources that are plenty for all who wait need not be looked at."""
     inventory = state.inventory
     count = len(state.line)
-    free = [int(amount) for amount in inventory.free[:, 0]]
+    free: list[int] = inventory.free[:, 0].tolist()
     rows = tuple([row for row, most in state.peak.items() if free[row] < most * count])
-    found = (ends(state, all_of_them=False) if ahead else None) or []
-    place = {row: k for k, row in enumerate(rows)}
-    sums = [
-        (until, tuple([(place[row], amount) for row, amount in load if row in place]))
-        for until, load in found
-    ]
+    sums: list[tuple[int, Need]] = []
+    if ahead:
+        place = {row: k for k, row in enumerate(rows)}
+        sums = [
+            (until, tuple([(place[row], amount) for row, amount in load if row in place]))
+            for until, load in ends(state, all_of_them=False) or ()
+        ]
     return Pool(rows, tuple([free[row] for row in rows]), tuple(sums), inventory.needs.setdefault(rows, {}))

@@ -32,8 +32,11 @@ def lookahead(queue: QueueSettings) -> Lookahead:
         return Lookahead(True, {-1: 0, 0: UNLIMITED}.get(queue.depth, queue.depth))
     if queue.policy == "conservative":
         return Lookahead(True, queue.promises or UNLIMITED, keep=True)
-    return {
-        "fcfs": Lookahead(False, 0),
-        "easy": Lookahead(True, 1),
-        "replan": Lookahead(True, UNLIMITED),
-    }[queue.policy]
+    return _FIXED[queue.policy]
+
+
+_FIXED = {
+    "fcfs": Lookahead(False, 0),
+    "easy": Lookahead(True, 1),
+    "replan": Lookahead(True, UNLIMITED),
+}

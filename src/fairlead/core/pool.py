@@ -7,7 +7,7 @@ than P times can always be laid on P slots when they are laid in order of their 
 perfect), so nodes are chosen when a group starts and not before.
 """
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from operator import itemgetter
 
 from fairlead.core.explain import blocked, describe
@@ -27,8 +27,9 @@ _NEVER: Need = ((-1, 0),)
 class Pooled:
     """Promises on a pool, and what they leave."""
 
-    def __init__(self, snapshot: Snapshot, pool: Pool, matcher: Matcher) -> None:
-        self.snapshot, self.pool, self.matcher = snapshot, pool, matcher
+    def __init__(self, snapshot: Snapshot, pool: Pool, matcher: Callable[[], Matcher]) -> None:
+        """`matcher` gives the one that chooses nodes; it is asked for only where nodes are chosen."""
+        self.snapshot, self.pool, self._matcher = snapshot, pool, matcher
         self.outline = Outline(snapshot.now, pool.free, pool.ends)
         self.undated = 0
         """How many wait for something whose end is not known."""
@@ -114,9 +115,9 @@ class Pooled:
         if self.pool.slot is None:
             name = self.snapshot.names[0]
             for task in request.tasks:  # for whoever is told what is free
-                self.matcher.draft.take(self.snapshot.vectors[task.shape.requests], 0, len(task.uids))
+                self._matcher().draft.take(self.snapshot.vectors[task.shape.requests], 0, len(task.uids))
             return tuple([Placement(uid, name) for task in request.tasks for uid in task.uids])
-        placements = self.matcher.place(request)
+        placements = self._matcher().place(request)
         assert placements is not None, "slots that are all alike were counted wrongly"
         return placements
 
@@ -135,7 +136,7 @@ class Pooled:
         if outline.now(need):
             return f"needs {wanted}, which would delay a group that is promised a start"
         if self.pool.slot is not None or sum([len(task.uids) for task in request.tasks]) > 1:
-            return blocked(self.snapshot, self.matcher.draft.free, request)
+            return blocked(self.snapshot, self._matcher().draft.free, request)
         names = list(self.snapshot.resources)
         short = [names[self.pool.rows[k]] for k, amount in need if outline.levels[k][0] < amount]
         return f"needs {wanted}, room for 0 now (short of {short[0]})"
