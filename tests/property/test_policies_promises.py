@@ -25,7 +25,6 @@ def test_F8_conservative_never_postpones_a_promise_on_unlike_nodes(story: list[A
     never_later(play(Yard(MIXED, *queues("conservative")), story))
 
 
-@pytest.mark.xfail(strict=True, reason="nodes are chosen anew for what is promised for the same instant")
 def test_who_is_urgent_takes_no_node_that_is_promised_for_the_same_instant():
     yard = Yard(MIXED, *queues("conservative"), judge=plan_holds)
     yard.submit(2, 3, 3, cpu=3)

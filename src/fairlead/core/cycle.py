@@ -250,7 +250,7 @@ class Cycle:
             return
         lane.stop(request)
         lane.promised += 1
-        reason = Reason(Why.RESOURCES, self._lack(request))
+        reason = self._reason(request, lane)
         if offer is None:
             self.horizon.pin(request)
             self.decisions.append(Reserve(request.group, 0, (), reason))
@@ -258,6 +258,13 @@ class Cycle:
         self.horizon.take(request, offer)
         self.laid.append(Promise(request, offer.start, (), reason))
         self.decisions.append(Reserve(request.group, offer.start, self.horizon.nodes(offer), reason))
+
+    def _reason(self, request: Request, lane: Lane) -> Reason:
+        """Why it waits. Behind the head what was told with its last promise will do: it moves with each plan."""
+        old = self.old.get(request.group)
+        if old is not None and lane.head != request.group:
+            return old.reason
+        return Reason(Why.RESOURCES, self._lack(request))
 
     def _place(self, request: Request) -> tuple[Placement, ...]:
         """Choose nodes for a start that has been found to fit (`core.pool`)."""

@@ -9,6 +9,8 @@ import heapq
 from collections.abc import Generator, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from fairlead.core.inventory import Ints
 from fairlead.core.match import Matcher
 from fairlead.core.profile import Share, shares
@@ -30,17 +32,32 @@ def use(free: Ints, taken: Sequence[Share], sign: int = 1) -> None:
         free[vector.rows[:, None], rows] -= sign * vector.amounts[:, None] * times
 
 
+Begun = Sequence[tuple[int, Sequence[Share]]]
+"""(end, what it takes) of each group that this plan has started."""
+
+
 def lay(
-    snapshot: Snapshot,
-    free: Ints,
-    begun: Sequence[tuple[int, Sequence[Share]]],
-    promises: Sequence[Promise],
+    snapshot: Snapshot, free: Ints, begun: Begun, promises: Sequence[Promise]
 ) -> Generator[None, None, dict[str, Offer]]:
     """Group -> where it comes to stand; those for whom there is no room at their start are missing.
 
-    `free` is [resource, node] what is free now, `begun` when what this plan has started ends and what it
-    takes; `promises` are in order of their starts.
+    `free` is [resource, node] what is free now; `promises` are in order of their starts. Each is laid on the
+    nodes that were named with its promise if it can be: so promises that were good together stay so, whoever
+    has since come ahead of whom. If that leaves somebody without room, all choose their nodes anew.
     """
+    rows = {name: row for row, name in enumerate(snapshot.names)} if any(p.nodes for p in promises) else {}
+    laid = yield from _lay(snapshot, free, begun, promises, rows)
+    if rows and len(laid) < len(promises):
+        anew = yield from _lay(snapshot, free, begun, promises, {})
+        if len(anew) > len(laid):
+            return anew
+    return laid
+
+
+def _lay(
+    snapshot: Snapshot, free: Ints, begun: Begun, promises: Sequence[Promise], rows: dict[str, int]
+) -> Generator[None, None, dict[str, Offer]]:
+    """The same in one go; `rows` are the nodes by name, or empty if promised nodes do not count."""
     moving = free.copy()
     last = max([promise.start for promise in promises], default=0)
     ends = [(until, number, taken) for number, (until, taken) in enumerate(begun)]
@@ -56,13 +73,31 @@ def lay(
         request, start = promise.request, max(promise.start, snapshot.now)
         while ends and ends[0][0] <= start:
             use(moving, heapq.heappop(ends)[2], -1)
-        draft = Draft(snapshot, moving)
-        placements = Matcher(draft, snapshot.settings.match).place(request)
+        placements, taken = _place(snapshot, moving, promise, rows)
         if placements is not None:
-            taken = shares(draft.log)
             laid[request.group] = Offer(start, placements, taken)
             if request.duration:
                 number += 1
                 heapq.heappush(ends, (start + request.duration, number, taken))
         yield
     return laid
+
+
+def _place(
+    snapshot: Snapshot, moving: Ints, promise: Promise, rows: dict[str, int]
+) -> tuple[tuple[Placement, ...] | None, list[Share]]:
+    """Place it and take that from `moving`, on its own nodes if they have room."""
+    match = snapshot.settings.match
+    own = [rows[name] for name in promise.nodes if name in rows]
+    if own:
+        there = np.zeros_like(moving)
+        there[:, own] = moving[:, own]
+        draft = Draft(snapshot, there)
+        placements = Matcher(draft, match).place(promise.request)
+        if placements is not None:
+            taken = shares(draft.log)
+            use(moving, taken)
+            return placements, taken
+    draft = Draft(snapshot, moving)
+    placements = Matcher(draft, match).place(promise.request)
+    return placements, shares(draft.log)

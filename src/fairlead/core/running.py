@@ -12,6 +12,7 @@ from fairlead.core.profile import Release, Share
 from fairlead.core.state import Group, State
 from fairlead.model.pod import Amounts
 
+_MOMENT, _LINGERS = 5_000, 30_000
 _LEAST_OVERRUN = 60_000
 Load = tuple[tuple[int, int], ...]
 """(resource row, amount) pairs, and in the last place (-1, number of pods)."""
@@ -74,9 +75,15 @@ def _load(state: State, group: Group) -> Load:
 def expected_end(began: int, duration: int, now: int) -> int:
     """When it will be over: at its walltime; past that in max(60 s, 10 %) more, doubled at each expiry.
 
-    Always later than now: while something is not seen to have ended, nobody can have its place.
+    Whoever is ended at its walltime is gone some seconds later (its pods' grace, the way of the news), so at
+    first it is expected at any moment: a minute more would invite others to fill that minute, and delay those
+    who wait for the end. Always later than now: while something is not seen to have ended, nobody can have
+    its place.
     """
     until = began + duration
+    over = now - until
+    if 0 <= over < _LINGERS:
+        return until + (over // _MOMENT + 1) * _MOMENT
     more = max(_LEAST_OVERRUN, duration // 10)
     while until < now:
         until, more = until + more, 2 * more

@@ -142,7 +142,10 @@ def _void(state: State, group: Group | None, reserve: Reserve, plan: Plan) -> st
 def _promise(state: State, gid: str, promise: Reserve) -> None:
     """Note the promise, and be woken when it falls due."""
     group = state.groups[gid]
-    if state.promises.get(gid) != promise:
+    old = state.promises.get(gid)
+    if old != promise:
+        if old is not None and 0 < old.start < promise.start - _PUT_OFF:
+            state.reopen()  # the room it leaves may be of use to those whom this plan has not looked at
         state.promises[gid] = promise
         state.unsaved = True
     if group.phase is not Phase.QUEUED:  # members that join it: only it itself has an estimated start
@@ -151,6 +154,10 @@ def _promise(state: State, gid: str, promise: Reserve) -> None:
         expect(state, group, promise.start)
         if promise.start:
             state.wake(promise.start, gid)
+
+
+_PUT_OFF = 1_000
+"""By how many milliseconds a promise may get later without a look at the whole queue: clocks start late."""
 
 
 def _withdraw_promise(state: State, gid: str) -> None:
