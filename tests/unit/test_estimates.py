@@ -167,7 +167,7 @@ def later(world: World, by: int) -> None:
     """The promise of the head moves by this, and stays there for a while."""
     state, head = world.engine.state, group(world, "head")
     expect(state, head, head.estimate + by)
-    touched = [state.groups[gid] for gid in state.touched]
+    touched = [state.groups[gid] for gid in state.noted]
     world.perform(foretell(state, touched))
     state.now += state.settings.lasting
     world.perform(foretell(state, touched))

@@ -260,7 +260,7 @@ class Cycle:
         self.decisions.append(Reserve(request.group, offer.start, self.horizon.nodes(offer), reason))
 
     def _reason(self, request: Request, lane: Lane) -> Reason:
-        """Why it waits. Behind the head what was told with its last promise will do: it is promised anew often."""
+        """Why it waits. Behind the head what was told with its last promise will do; it is renewed often."""
         old = self.old.get(request.group)
         if old is not None and lane.head != request.group:
             return old.reason

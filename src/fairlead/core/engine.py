@@ -92,6 +92,9 @@ class Engine:
             for group in self._groups(touched):
                 refresh(state, group)
                 state.touched.pop(group.id, None)  # a move touches, but this very group is up to date
+        if state.noted:
+            self._touched.update(state.noted)
+            state.noted = {}
 
     def _accept(self, plan: Plan) -> list[Command]:
         """An answer to Propose (or an outside plan): what still holds is granted and made durable first."""

@@ -27,9 +27,9 @@ def expect(state: State, group: Group, start: int) -> None:
         group.promised_last = start
         if not group.promised:
             group.promised = start
-            state.touch(group.id)
+            state.note(group.id)
     if not group.tell_start_at and far(group.told_start, start, state.now):
-        state.touch(group.id)
+        state.note(group.id)
 
 
 def restore(state: State, reserve: Reserve) -> None:

@@ -5,6 +5,8 @@ may only rest on `unsatisfiable`, which never calls possible what is not, nor th
 whole nodes' capacities with what is asked, task by task and in sum.
 """
 
+from functools import lru_cache
+
 import numpy as np
 
 from fairlead.core.inventory import Ints, Vector, how_many
@@ -71,6 +73,7 @@ def describe(task: Task) -> str:
     return f"{len(task.uids)} × {amounts_text(task.shape.requests)}"
 
 
+@lru_cache(maxsize=4_096)
 def amounts_text(amounts: Amounts) -> str:
     shown = [(n, a) for n, a in amounts if n != "pods"] or list(amounts)
     return " ".join(f"{name}={quantity.show(name, amount)}" for name, amount in shown)

@@ -70,13 +70,22 @@ def move(state: State, group: Group, phase: Phase, reason: Reason, outcome: Outc
     group.phase, group.reason, group.outcome = phase, reason, outcome
 
 
+def reword(state: State, group: Group, reason: Reason) -> None:
+    """Another reason to wait, for a group that is queued and stays so."""
+    if reason.why is not group.reason.why:
+        group.since = state.now
+        state.note(group.id)
+    group.reason = reason
+
+
 def refresh(state: State, group: Group) -> None:
     """Bring the group's phase, reason, size and requests up to date with its pods, owners and intents."""
     found = members(state, group)
     owners = [state.owners[uid] for uid in group.owners if uid in state.owners]
     assembling = group.phase in (Phase.HELD, Phase.QUEUED) or group.rejected
     group.seen = len(found.live) if assembling else max(group.seen, len(found.live))
-    group.priority = max((pod.priority for pod in found.live), default=group.priority)
+    if found.live:
+        group.priority = max([pod.priority for pod in found.live])
     requests: tuple[Request, ...] = ()
     if group.phase is Phase.ENDED and not group.rejected:
         pass

@@ -13,6 +13,10 @@ from fairlead.model.settings import QueueSettings
 class Lane:
     """`closed` means that nobody behind may start; `head` is the first group that cannot."""
 
+    __slots__ = (
+        "_head_order", "closed", "depth", "head", "keep", "looked", "looks", "name", "overtake", "promised"
+    )  # fmt: skip
+
     def __init__(self, queue: QueueSettings) -> None:
         self.name, self.looks = queue.name, queue.looks
         self.overtake, self.depth, self.keep = lookahead(queue)

@@ -19,18 +19,13 @@ _KINDS_KEPT = 256
 def request(state: State, group: Group, pods: list[Pod], growth: bool, duration: int) -> Request:
     """What these pods of the group wait for together."""
     queue = state.settings.queue(group.queue) or state.settings.queues[0]
-    shapes: dict[int, Shape] = {}
-    uids: dict[int, list[str]] = {}
-    for pod in pods:
-        shapes[id(pod.shape)] = pod.shape
-        uids.setdefault(id(pod.shape), []).append(pod.uid)
-    if len(shapes) > 1:
-        _merge(shapes, uids)
-    tasks = tuple(Task(_within(state, queue, shape), tuple(uids[key])) for key, shape in shapes.items())
+    tasks = _tasks(state, queue, pods)
     for task in tasks:
         vector = state.inventory.vector(task.shape.requests)  # snapshots rely on it (core.snapshot.take)
         for row, amount in vector.pairs:
-            state.peak[row] = max(state.peak.get(row, 0), amount * len(task.uids))
+            most = amount * len(task.uids)
+            if most > state.peak.get(row, 0):
+                state.peak[row] = most
     return Request(
         group=group.id,
         order=_order(queue, group),
@@ -40,6 +35,20 @@ def request(state: State, group: Group, pods: list[Pod], growth: bool, duration:
         queue=queue.name,
         kind=_kind(state, queue.name, duration, tasks),
     )
+
+
+def _tasks(state: State, queue: QueueSettings, pods: list[Pod]) -> tuple[Task, ...]:
+    """The pods by shape."""
+    if len(pods) == 1:
+        return (Task(_within(state, queue, pods[0].shape), (pods[0].uid,)),)
+    shapes: dict[int, Shape] = {}
+    uids: dict[int, list[str]] = {}
+    for pod in pods:
+        shapes[id(pod.shape)] = pod.shape
+        uids.setdefault(id(pod.shape), []).append(pod.uid)
+    if len(shapes) > 1:
+        _merge(shapes, uids)
+    return tuple([Task(_within(state, queue, shape), tuple(uids[key])) for key, shape in shapes.items()])
 
 
 def offer(state: State, group: Group, requests: tuple[Request, ...]) -> None:

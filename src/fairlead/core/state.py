@@ -239,6 +239,8 @@ class State(Waiting):
         self.epoch = 0
         self.dirty = False
         self.touched: dict[str, None] = {}
+        self.noted: dict[str, None] = {}
+        """Groups about which something was decided that is to be saved or told; they are as they were."""
         self._timers: list[tuple[int, int, str]] = []
         self._timed: dict[tuple[int, str], None] = {}
         self._timer_count = 0
@@ -251,6 +253,10 @@ class State(Waiting):
     def touch(self, group: str) -> None:
         """Let the group be looked at again at the end of this batch."""
         self.touched[group] = None
+
+    def note(self, group: str) -> None:
+        """Let the group be saved and told of at the end of this batch; what its pods do has not changed."""
+        self.noted[group] = None
 
     def reopen(self) -> None:
         """Something may fit now that did not, or stands before others that did not wait for it."""

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fairlead.core.estimates import expect
-from fairlead.core.groups import move
+from fairlead.core.groups import move, reword
 from fairlead.core.inventory import Inventory, Vector
 from fairlead.core.labels import constraints
 from fairlead.core.line import withdraw
@@ -240,7 +240,7 @@ def _set_heads(state: State, plan: Plan) -> None:
         if old is None or heads.get(queue) == gid or old.phase is not Phase.QUEUED or gid in state.promises:
             continue
         if not any(decision.group == gid for decision in plan.decisions):
-            move(state, old, Phase.QUEUED, Reason(Why.QUEUED))
+            reword(state, old, Reason(Why.QUEUED))
     state.heads = heads
 
 
@@ -262,4 +262,4 @@ def _reject(state: State, group: Group, decision: Reject, plan: Plan) -> None:
 def _note(state: State, group: Group, decision: object) -> None:
     """Keep a Wait's reason, if the group still waits."""
     if isinstance(decision, Wait | Reserve) and group.phase is Phase.QUEUED:
-        move(state, group, Phase.QUEUED, decision.reason)
+        reword(state, group, decision.reason)
