@@ -209,7 +209,8 @@ def test_nobody_overtakes_by_leave_of_a_promise_that_is_void():
 def test_the_end_of_work_past_its_estimate():
     assert expected_end(0, 600_000, 5) == 600_000
     assert expected_end(0, 600_000, 599_999) == 600_000
-    assert expected_end(0, 600_000, 600_000) == 605_000  # not seen to end yet, at any moment
+    assert expected_end(0, 600_000, 600_000) == 600_001  # its end may be told in this very instant
+    assert expected_end(0, 600_000, 600_001) == 605_000  # not seen to end yet, at any moment
     assert expected_end(0, 600_000, 605_000) == 610_000
     assert expected_end(0, 600_000, 629_999) == 630_000
     assert expected_end(0, 600_000, 630_000) == 660_000  # it overruns

@@ -22,7 +22,7 @@ from fairlead.core.lane import Lane, lanes
 from fairlead.core.match import Matcher
 from fairlead.core.pool import Pooled
 from fairlead.core.profile import shares
-from fairlead.core.relay import Offer
+from fairlead.core.relay import Offer, late
 from fairlead.core.snapshot import Draft, Order, Promise, Request, Snapshot
 from fairlead.model.group import Reason, Why
 from fairlead.model.plan import Decision, Placement, Plan, Reject, Reserve, Start, Wait
@@ -86,7 +86,6 @@ class Cycle:
                 if not promise.start:
                     self.horizon.pin(promise.request)
         standing.sort(key=_by_order)
-        yield from self._after_broken(standing, laid)
         for promise in standing:
             held = laid.get(promise.request.group)
             same = held is not None and held.start == promise.start > self.snapshot.now
@@ -113,7 +112,7 @@ class Cycle:
         others = [p for p in self.snapshot.promises if p.start and not self._stands(p)]
         laid = yield from self.horizon.lay(sorted([*dated, *others], key=_by_start))
         guests = [(p, laid.pop(p.request.group)) for p in others if p.request.group in laid]
-        if guests and len(laid) < len(dated):
+        if guests and late(dated, laid, self.snapshot.now):
             for promise in dated:
                 held = laid.get(promise.request.group)
                 if held is not None:
@@ -122,27 +121,6 @@ class Cycle:
                 self.horizon.lift(promise.request, held)
             guests, laid = [], (yield from self.horizon.lay(dated))
         return guests, laid
-
-    def _after_broken(self, standing: list[Promise], laid: dict[str, Offer]) -> Generator[None, None, None]:
-        """From the first on that cannot be kept, lay all anew in queue order, none earlier than promised.
-
-        What it waits for ends later than was thought: by milliseconds always, as a clock starts when all
-        members run. Nobody behind may take its place for that; where one is in its way, it follows.
-        """
-        broken = [p.start > 0 and p.request.group not in laid for p in standing]
-        if not any(broken):
-            return
-        behind = [promise for promise in standing[broken.index(True) :] if promise.start]
-        for promise in behind:
-            held = laid.pop(promise.request.group, None)
-            if held is not None:
-                self.horizon.lift(promise.request, held)
-        for promise in behind:
-            yield
-            offer = self.horizon.offer(promise.request, max(promise.start, self.snapshot.now))
-            if offer is not None:
-                self.horizon.take(promise.request, offer)
-                laid[promise.request.group] = offer
 
     def _stands(self, promise: Promise) -> bool:
         """Whether the promise stays in this plan. What a running group waits for is always laid anew."""

@@ -8,6 +8,7 @@ perfect), so nodes are chosen when a group starts and not before.
 """
 
 from collections.abc import Callable, Generator, Sequence
+from heapq import heappop, heappush
 from operator import itemgetter
 
 from fairlead.core.explain import blocked, describe
@@ -66,8 +67,9 @@ class Pooled:
     def lay(self, promises: Sequence[Promise]) -> Generator[None, None, dict[str, Offer]]:
         """Lay what was promised before, in order of the starts; group -> what it has.
 
-        Those that cannot be kept are missing in the answer. As a rule all can, and then they are laid in one
-        sweep: nothing is promised twice as long as no sum falls below nothing.
+        As a rule all can be kept, and are laid in one sweep: nothing is promised twice as long as no
+        sum falls below nothing. Else who has no room at its start is put off, as in `core.relay`; those who
+        never have any are missing in the answer.
         """
         now = self.snapshot.now
         offers = {p.request.group: Offer(max(p.start, now), (), []) for p in promises}
@@ -77,12 +79,18 @@ class Pooled:
             if all(min(level) >= 0 for level in whole.levels):
                 self.outline = whole
                 return offers
-        for promise, need in zip(promises, needs, strict=True):
-            start, length = offers[promise.request.group].start, promise.request.duration
-            if need is _NEVER or not self.outline.fits(need, start, length):
-                del offers[promise.request.group]
+        starts = [(max(p.start, now), i) for i, p in enumerate(promises)]  # in order: a heap
+        while starts:
+            start, i = heappop(starts)
+            request, need = promises[i].request, needs[i]
+            found = None if need is _NEVER else self.outline.earliest(need, request.duration, start)
+            if found is None:
+                del offers[request.group]
+            elif found > start:  # whoever was promised a start before that goes first
+                heappush(starts, (found, i))
             else:
-                self.outline.take(need, start, length)
+                offers[request.group] = Offer(start, (), [])
+                self.outline.take(need, start, request.duration)
             yield
         return offers
 

@@ -2,11 +2,15 @@
 
 Called by `core.backfill` at the beginning of a cycle. Whoever is laid in order of starts needs to know only
 what is free at its own start: what was laid before it can only end later. So one matrix is carried from
-start to start, and nothing is asked of a profile. Whose promise is broken is not decided here.
+start to start, and nothing is asked of a profile.
+
+Who has no room at its start is put off to the next end, and those behind it follow: what ends late by some
+milliseconds, as everything does whose clock starts when all members run, moves everybody behind it by that
+much and nobody to the end of the line. Who is put off by more goes behind those whose starts come before.
 """
 
 import heapq
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -39,19 +43,25 @@ Begun = Sequence[tuple[int, Sequence[Share]]]
 def lay(
     snapshot: Snapshot, free: Ints, begun: Begun, promises: Sequence[Promise]
 ) -> Generator[None, None, dict[str, Offer]]:
-    """Group -> where it comes to stand; those for whom there is no room at their start are missing.
+    """Group -> where it comes to stand, at its start or later; those for whom no room was found are missing.
 
     `free` is [resource, node] what is free now; `promises` are in order of their starts. Each is laid on the
     nodes that were named with its promise if it can be: so promises that were good together stay so, whoever
-    has since come ahead of whom. If that leaves somebody without room, all choose their nodes anew.
+    has since come ahead of whom. If that makes somebody late, all choose their nodes anew.
     """
     rows = {name: row for row, name in enumerate(snapshot.names)} if any(p.nodes for p in promises) else {}
     laid = yield from _lay(snapshot, free, begun, promises, rows)
-    if rows and len(laid) < len(promises):
+    if rows and (behind := late(promises, laid, snapshot.now)):
         anew = yield from _lay(snapshot, free, begun, promises, {})
-        if len(anew) > len(laid):
+        if late(promises, anew, snapshot.now) < behind:
             return anew
     return laid
+
+
+def late(promises: Sequence[Promise], laid: Mapping[str, Offer], now: int) -> int:
+    """How many promises cannot be kept."""
+    found = [(max(promise.start, now), laid.get(promise.request.group)) for promise in promises]
+    return sum([offer is None or offer.start > start for start, offer in found])
 
 
 def _lay(
@@ -59,28 +69,36 @@ def _lay(
 ) -> Generator[None, None, dict[str, Offer]]:
     """The same in one go; `rows` are the nodes by name, or empty if promised nodes do not count."""
     moving = free.copy()
-    last = max([promise.start for promise in promises], default=0)
     ends = [(until, number, taken) for number, (until, taken) in enumerate(begun)]
     ends += [
         (release.until, number, (release.share,))
         for number, release in enumerate(snapshot.running, len(begun))
-        if release.until <= last
     ]
     heapq.heapify(ends)
     number = len(begun) + len(snapshot.running)
     laid: dict[str, Offer] = {}
-    for promise in promises:
-        request, start = promise.request, max(promise.start, snapshot.now)
+    starts = [(max(promise.start, snapshot.now), i) for i, promise in enumerate(promises)]  # a heap
+    tries = len(promises) + _PUT_OFF
+    while starts and tries:
+        tries -= 1
+        start, i = heapq.heappop(starts)
+        request = promises[i].request
         while ends and ends[0][0] <= start:
             use(moving, heapq.heappop(ends)[2], -1)
-        placements, taken = _place(snapshot, moving, promise, rows)
+        placements, taken = _place(snapshot, moving, promises[i], rows)
         if placements is not None:
             laid[request.group] = Offer(start, placements, taken)
             if request.duration:
                 number += 1
                 heapq.heappush(ends, (start + request.duration, number, taken))
+        elif ends:
+            heapq.heappush(starts, (ends[0][0], i))
         yield
     return laid
+
+
+_PUT_OFF = 1_024
+"""How often in all somebody is put off until the rest is left without a place."""
 
 
 def _place(

@@ -82,7 +82,7 @@ def expected_end(began: int, duration: int, now: int) -> int:
     """
     until = began + duration
     over = now - until
-    if 0 <= over < _LINGERS:
+    if 0 < over < _LINGERS:
         return until + (over // _MOMENT + 1) * _MOMENT
     more = max(_LEAST_OVERRUN, duration // 10)
     while until < now:

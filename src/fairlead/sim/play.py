@@ -6,6 +6,7 @@ The engine (reduce, cycle, verify, control) is the product's own. At one instant
 then all arrivals, then plans until nothing more starts. Deterministic: no clock, no chance.
 """
 
+import gc
 import heapq
 from collections.abc import Callable, Iterable, Sequence
 
@@ -49,7 +50,12 @@ def play(
     the result is what there is, marked incomplete. At each of `restart_at` (milliseconds of the input) the
     engine is thrown away and a new one is told what was durable.
     """
-    return Player(workload, settings).run(progress, stop, restart_at)
+    before = gc.get_threshold()
+    gc.set_threshold(20_000, 20, 50)  # as in the scheduler: cycles are rare, walking the heap should be too
+    try:
+        return Player(workload, settings).run(progress, stop, restart_at)
+    finally:
+        gc.set_threshold(*before)
 
 
 class Player:
