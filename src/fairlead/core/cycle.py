@@ -204,11 +204,11 @@ class Cycle:
 
     def _start(self, request: Request) -> bool:
         """Start it now if it fits and delays no promise."""
-        mark = self.draft.mark()
+        mark = self._mark()
         placements = self.matcher.place(request) if self.plain else self.horizon.start(request)
         if placements is None:
             return False
-        self.begun.append((mark, self.draft.mark(), request.duration))
+        self.begun.append((mark, self._mark(), request.duration))
         self.decisions.append(Start(request.group, placements, request.growth))
         self.decided[request.group] = None
         return True
@@ -246,10 +246,15 @@ class Cycle:
 
     def _place(self, request: Request) -> tuple[Placement, ...]:
         """Choose nodes for a start that has been found to fit (`core.pool`)."""
-        mark = self.draft.mark()
+        mark = self._mark()
         placements = self.horizon.place(request)
-        self.begun.append((mark, self.draft.mark(), request.duration))
+        self.begun.append((mark, self._mark(), request.duration))
         return placements
+
+    def _mark(self) -> int:
+        """Where the draft's log ends; on one node, of which the sums are told, there is none."""
+        pool = self.snapshot.pool
+        return 0 if pool is not None and pool.slot is None else self.draft.mark()
 
     @cached_property
     def draft(self) -> Draft:

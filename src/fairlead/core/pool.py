@@ -122,8 +122,6 @@ class Pooled:
         """Choose nodes for a request that has been found to fit now."""
         if self.pool.slot is None:
             name = self.snapshot.names[0]
-            for task in request.tasks:  # for whoever is told what is free
-                self._matcher().draft.take(self.snapshot.vectors[task.shape.requests], 0, len(task.uids))
             return tuple([Placement(uid, name) for task in request.tasks for uid in task.uids])
         placements = self._matcher().place(request)
         assert placements is not None, "slots that are all alike were counted wrongly"
@@ -140,14 +138,24 @@ class Pooled:
     def lack(self, request: Request) -> str:
         """Why it cannot start now, in words."""
         need, outline = self._need(request), self.outline
-        wanted = " + ".join([describe(task) for task in request.tasks])
         if outline.now(need):
+            wanted = " + ".join([describe(task) for task in request.tasks])
             return f"needs {wanted}, which would delay a group that is promised a start"
-        if self.pool.slot is not None or sum([len(task.uids) for task in request.tasks]) > 1:
+        if self.pool.slot is not None:
             return blocked(self.snapshot, self._matcher().draft.free, request)
         names = list(self.snapshot.resources)
-        short = [names[self.pool.rows[k]] for k, amount in need if outline.levels[k][0] < amount]
-        return f"needs {wanted}, room for 0 now (short of {short[0]})"
+        lacks: list[tuple[int, str]] = []
+        for task in request.tasks:
+            scarce = [
+                (max(outline.levels[k][0] // amount, 0), names[row])
+                for row, amount in self.snapshot.vectors[task.shape.requests].pairs
+                if (k := self._place.get(row)) is not None
+            ]
+            room, name = min(scarce, default=(len(task.uids), "nothing"))
+            room = min(room, len(task.uids))
+            text = f"needs {describe(task)}, room for {room} now (short of {name})"
+            lacks.append((room - len(task.uids), text))
+        return min(lacks, key=itemgetter(0))[1]
 
     def _need(self, request: Request) -> Need:
         need = self.pool.needs.get(request.kind)
