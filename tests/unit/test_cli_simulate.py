@@ -108,6 +108,27 @@ def test_an_input_that_is_not_there(tmp_path: Path):
     assert "none.swf: No such file" in str(found.exception)
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--out", "small.csv"), "small.csv is named twice"),
+        (("--out", "./m.csv", "--nodes-file", "m.csv"), "m.csv is named twice"),
+        (("--out", "r.svg", "--report", "r.svg"), "r.svg is named twice"),
+        (("--compare", "fcfs,easy", "--out", "small.csv", "--report", "small.easy.html"), ""),
+    ],
+)
+def test_no_output_goes_over_an_input_or_another_output(
+    log: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[object, ...], told: str
+):
+    monkeypatch.chdir(log.parent)
+    before = log.read_bytes()
+    if told:
+        assert told in complaint(log, *words)
+    else:
+        assert run(log, *words).exit_code == 0
+    assert log.read_bytes() == before
+
+
 def test_a_refused_start_leaves_no_file(log: Path):
     complaint(log, "--out", log.parent / "jobs.csv", "--report", log.parent / "no" / "r.svg")
     assert not (log.parent / "jobs.csv").exists()
@@ -135,6 +156,8 @@ def test_summary_as_a_table(log: Path):
         "PROCESSORS  JOBS  MEAN WAIT  MEAN SLOWDOWN  P95 SLOWDOWN",
         "1              1         0s           1.00          1.00",
         "3–4            2        45s           2.50          4.00",
+        "",
+        "rejected: d: needs 9, the machine has 4",
     ]
     assert re.fullmatch(r"easy: 3 jobs in \d+\.\d s, [\d,]+ jobs/s\n", found.stderr)
 
@@ -160,15 +183,28 @@ def test_jobs_as_csv_and_the_same_bytes_again(log: Path):
 
 def test_faults_by_kind_and_the_first_ten(log: Path, monkeypatch: pytest.MonkeyPatch):
     faults = tuple(Fault(n, "bad", f"run is {-n}") for n in range(1, 13))
-    faulty = WORKLOAD._replace(faults=(*faults, Fault(20, "killed", "run 9 > 5")))
+    faulty = WORKLOAD._replace(faults=(Fault(0, "killed", "run 9 > 5"), *faults))
     monkeypatch.setattr(simulate_run.inputs, "load", lambda *_, **__: faulty)
     told = run(log).stderr.splitlines()
-    assert told[0] == "13 faults in the input: 12 bad: left out; 1 ran past its estimate: cut there"
+    assert told[0] == "13 faults in the input: 12 bad: left out; 1 past the estimate: cut there"
     assert told[1] == "  line 1: bad: run is -1"
     assert told[11] == "  and 3 more (-v tells all)"
-    assert "  line 20: killed: run 9 > 5" in run(log, "-v").stderr
+    assert "  killed: run 9 > 5" in run(log, "-v").stderr
     counted = json.loads(run(log, "-o", "json").stdout)["faults"]
     assert (counted["counts"], len(counted["lines"])) == ({"bad": 12, "killed": 1}, 10)
+
+
+def test_where_nothing_starts_there_is_no_slowdown_and_the_reason_is_told(
+    log: Path, monkeypatch: pytest.MonkeyPatch
+):
+    refused = result(job("d", 30, -1, -1, 9, outcome="rejected", reason="needs 9, the machine has 4"))
+    played(monkeypatch, lambda *_, **__: refused)
+    lines = run(log, "--policy", "easy").stdout.splitlines()
+    assert [line.split() for line in lines[3:5]] == [["wait", *"----"], ["bounded", "slowdown", *"----"]]
+    assert lines[6:9] == ["utilisation  -", "makespan     -", "backfilled   -"]
+    assert lines[-1] == "rejected: d: needs 9, the machine has 4"
+    told = run(log, "--compare", "easy,fcfs").stdout
+    assert re.search(r"mean slowdown +- +-\n", told) and re.search(r"utilisation +- +-\n", told)
 
 
 # -- several -----------------------------------------------------------------------------------------
@@ -206,11 +242,29 @@ def test_no_winner_where_measures_disagree():
     assert any(s.startswith("No single winner. Ahead or level with the best: x in") for s in said)
 
 
+def test_who_pays_is_said_only_where_there_are_jobs_enough():
+    def shown(jobs: int) -> list[Result]:
+        starts = {"x": 0, "y": 20}
+        return [
+            result(*(job(f"{i}", 0, at, at + 20) for i in range(jobs)), policy=policy)
+            for policy, at in starts.items()
+        ]
+
+    few, many = (
+        simulate_words.verdict([report.summarise(r) for r in results], results)
+        for results in (shown(4), shown(5))
+    )
+    assert "Who pays cannot be said: no width has 5 jobs." in few
+    assert "No width of at least 5 jobs is slowed down over 5 % more under x than under y." in many
+    assert not any("pays" in sentence for sentence in many)
+
+
 def test_level_policies_are_called_level():
     shown = [small("x"), small("y")]
     said = simulate_words.verdict([report.summarise(r) for r in shown], shown)
     assert "They come out level on every measure." in said
     assert not any("ahead" in sentence for sentence in said)
+    assert "x and y start every job at the same time." in said
 
 
 def test_out_of_a_comparison_has_the_policy_in_its_name(log: Path):
@@ -254,12 +308,29 @@ def test_ctrl_c_gives_what_is_there_so_far(log: Path, monkeypatch: pytest.Monkey
     out, page = log.parent / "jobs.csv", log.parent / "report.html"
     found = run(log, "--compare", "easy,fcfs", "--out", out, "--report", page)
     assert found.exit_code == 130
-    assert "easy was stopped early: 1 completed, 1 running, 1 waiting" in found.stdout
-    assert "stopped early: easy did not come to its end, fcfs did not begin" in found.stderr
+    words = " ".join(found.stdout.split())
+    assert "small.csv: 3 of 4 jobs on 4 processors" in words
+    assert (
+        "easy was stopped early, after 10s: 1 completed, 1 running, 1 waiting, 1 not submitted yet." in words
+    )
+    assert "stopped early: easy came to 3 of 4 jobs, fcfs did not begin; in its CSV" in found.stderr
+    assert "and the others are not there" in found.stderr
     rows = (log.parent / "jobs.easy.csv").read_text(encoding="utf-8").splitlines()
     assert [row.split(",")[2:4] for row in rows[1:]] == [["0", "10"], ["10", ""], ["", ""]]
     assert "easy was stopped early" in page.read_text(encoding="utf-8")
+    assert "3 of 4 jobs on 4 processors" in page.read_text(encoding="utf-8")
     assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_ctrl_c_in_the_last_moment_stops_nothing(log: Path, monkeypatch: pytest.MonkeyPatch):
+    def whole(*_: object, **__: object) -> Result:
+        os.kill(os.getpid(), signal.SIGINT)
+        return small()
+
+    played(monkeypatch, whole)
+    found = run(log, "--policy", "easy")
+    assert found.exit_code == 0
+    assert "stopped early" not in found.output
 
 
 def test_a_second_ctrl_c_ends_at_once():

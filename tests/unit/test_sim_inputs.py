@@ -120,7 +120,8 @@ HEAD = "job_id,submit,run,procs,estimate\n"
         ("w.txt", "", "what is it?"),
         ("w", "", "what is it?"),
         ("w.csv", "a,b\n1,2\n", "w.csv:1: no column job_id"),
-        ("w.csv", "", "w.csv:1: no column"),
+        ("w.csv", "", "w.csv: the file is empty"),
+        ("w.swf", " \n", "w.swf: the file is empty"),
         ("w.csv", HEAD, "nothing to simulate"),
         ("w.csv", HEAD + "1,0,x,1,1\n", "the first is line 2: job 1: 'x' is not a number"),
         ("w.csv", HEAD + "1,0,nan,1,1\n", "'nan' is out of range"),
@@ -141,6 +142,9 @@ def test_bad_files_are_named_in_one_line(tmp_path: Path, name: str, text: str, c
 
 
 def test_files_that_cannot_be_opened_or_unpacked(tmp_path: Path) -> None:
+    (tmp_path / "logs.swf").mkdir()
+    with pytest.raises(FileError, match="is a folder: give one of the files in it"):
+        load(tmp_path / "logs.swf")
     with pytest.raises(FileError, match="No such file"):
         load(tmp_path / "none.swf")
     for name in ("w.swf.xz", "w.swf.gz"):

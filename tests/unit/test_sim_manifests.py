@@ -99,6 +99,13 @@ def test_annotations_that_nobody_can_read(tmp_path: Path, notes: str, complaint:
         arrivals(tmp_path, f"kind: Pod\nmetadata: {{name: a, annotations: {{{notes}}}}}\n{SPEC}\n")
 
 
+def test_an_unknown_priority_class_changes_a_pod_and_loses_none(tmp_path: Path) -> None:
+    text = "kind: Pod\nmetadata: {name: a}\n" + SPEC.replace("{con", "{priorityClassName: high, con", 1)
+    (tmp_path / "w.yaml").write_text(text, encoding="utf-8")
+    found = load(tmp_path / "w.yaml", procs=8)
+    assert [fault.kind for fault in found.faults] == ["changed"] and len(found.arrivals) == 1
+
+
 def test_what_creates_no_pods_is_told_and_stops_a_strict_reader(tmp_path: Path) -> None:
     text = f"kind: Pod\nmetadata: {{name: a}}\n{SPEC}\n---\nkind: CronJob\nmetadata: {{name: c}}\n"
     text += "spec: {jobTemplate: {}}\n"

@@ -117,3 +117,20 @@ def test_a_simulation_without_a_single_start_has_a_page_as_well():
     shown = result(job("a", 0, -1, -1), complete=False)
     assert "Who ran when" in figure.page([shown], WORDS)
     assert figure.drawing([result()], WORDS).startswith("<svg")
+
+
+def test_a_machine_that_is_nearly_idle_is_drawn_as_far_as_it_is_used():
+    def page(capacity: int) -> str:
+        low = result(job("a", 0, 0, 100, 2), policy="low", capacity=capacity)
+        return figure.page([low, result(job("a", 0, 0, 100, 3), policy="high", capacity=capacity)], WORDS)
+
+    assert page(1000).count("The machine has 1,000; those above were never in use.") == 2
+    assert page(1000).count(">0.2 %<") == 2
+    assert "never in use" not in page(30) and page(30).count(">100 %<") == 2
+
+
+def test_there_is_no_half_of_a_job():
+    times = figure_svg.Times(0, 130 * SECOND)
+    _, queue = figure_time.panels(small(), times, 1)
+    assert ">1</text>" in queue.body
+    assert ">0.5<" not in queue.body

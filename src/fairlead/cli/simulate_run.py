@@ -57,6 +57,7 @@ def run(asked: Asked) -> None:
             "give it alone, or with --out and -o"
         )
     outs = [out_path(asked, choice.label) for choice in asked.choices]
+    _keep_apart(asked, outs)
     for path in (*outs, asked.report):
         if path is not None:
             _try(path)
@@ -74,8 +75,9 @@ def run(asked: Asked) -> None:
         if path is not None:
             _write_csv(results[-1], path)
     _answer(asked, workload, results)
-    if interrupt.wanted:
-        _tell_stopped(asked, results)
+    # Who asks in the last moment gets everything: then nothing was stopped.
+    if len(results) < len(asked.choices) or not results[-1].complete:
+        _tell_stopped(asked, workload, results)
         raise SystemExit(INTERRUPTED)
     return None
 
@@ -85,6 +87,17 @@ def out_path(asked: Asked, label: str) -> Path | None:
     if asked.out is None or not asked.compare:
         return asked.out
     return asked.out.with_name(f"{asked.out.stem}.{label.replace(':', '-')}{asked.out.suffix}")
+
+
+def _keep_apart(asked: Asked, outs: Sequence[Path | None]) -> None:
+    """Refuses to write over what is read, or over what is written."""
+    taken = {path.resolve(): path for path in (asked.input, asked.machine.nodes_file) if path is not None}
+    for path in (*outs, asked.report):
+        if path is None:
+            continue
+        if path.resolve() in taken:
+            raise CliError(f"{path} is named twice, to be read and written or for two outputs: name another")
+        taken[path.resolve()] = path
 
 
 def _try(path: Path) -> None:
@@ -118,7 +131,8 @@ def _play(workload: Workload, choice: Choice, interrupt: Interrupt) -> Result:
         result = play.play(workload, choice.settings, progress=progress, stop=lambda: interrupt.wanted)
     took = max(time.perf_counter() - begun, 1e-9)
     ended = sum(row.end >= 0 for row in result.rows)
-    typer.echo(f"{choice.label}: {ended:,} jobs in {took:.1f} s, {ended / took:,.0f} jobs/s", err=True)
+    jobs = "job" if ended == 1 else "jobs"
+    typer.echo(f"{choice.label}: {ended:,} {jobs} in {took:.1f} s, {ended / took:,.0f} jobs/s", err=True)
     return result._replace(policy=choice.label)
 
 
@@ -127,14 +141,14 @@ def _play(workload: Workload, choice: Choice, interrupt: Interrupt) -> Result:
 
 def _answer(asked: Asked, workload: Workload, results: Sequence[Result]) -> None:
     """Tables or JSON, and the report."""
-    summaries = [report.summarise(result) for result in results]
+    summaries = [report.summarise(result, len(workload.arrivals)) for result in results]
     said = simulate_words.verdict(summaries, results) if asked.compare else []
     if asked.output == "json":
         simulate_show.print_json(summaries, said, workload.faults, asked.verbose)
     elif asked.compare:
         simulate_show.show(simulate_show.comparison(summaries, said))
     else:
-        simulate_show.show(simulate_show.one(summaries[0]))
+        simulate_show.show(simulate_show.one(summaries[0], results[0].rows))
     if asked.report is not None:
         _write_report(asked.report, results, summaries, said)
 
@@ -170,14 +184,17 @@ def _write(path: Path, text: str) -> None:
         raise CliError(f"cannot write {path}: {error.strerror}") from None
 
 
-def _tell_stopped(asked: Asked, results: Sequence[Result]) -> None:
+def _tell_stopped(asked: Asked, workload: Workload, results: Sequence[Result]) -> None:
     """What an interrupt left out; the CSV itself has no place for a remark."""
-    left = [choice.label for choice in asked.choices[len(results) :]]
-    text = f"stopped early: {results[-1].policy} did not come to its end"
+    last, left = results[-1], [choice.label for choice in asked.choices[len(results) :]]
+    here, all_ = len(last.rows), len(workload.arrivals)
+    parts = [] if last.complete else [f"{last.policy} came to {here:,} of {all_:,} jobs"]
     if left:
-        text += f", {', '.join(left)} did not begin"
-    if asked.out is not None:
-        text += "; in the CSV, jobs without start or end had not come to it"
+        parts.append(f"{', '.join(left)} did not begin")
+    text = f"stopped early: {', '.join(parts)}"
+    if asked.out is not None and not last.complete:
+        text += "; in its CSV, jobs without start or end had not come to it"
+        text += ", and the others are not there" if here < all_ else ""
     typer.echo(text, err=True)
 
 

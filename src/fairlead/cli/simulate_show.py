@@ -24,7 +24,8 @@ _KINDS = {
     "unreadable": "cannot be read: left out",
     "bad": "bad: left out",
     "toobig": "wider than the machine: left out",
-    "killed": "ran past its estimate: cut there",
+    "killed": "past the estimate: cut there",
+    "changed": "changed",
 }
 
 
@@ -40,21 +41,33 @@ def outcomes(summary: Summary) -> str:
 
 def stopped(summary: Summary) -> str:
     """The note on a simulation that did not come to its end."""
+    left = summary.of - summary.jobs
+    missing = f", {left:,} not submitted yet" if left else ""
     return (
-        f"{summary.policy} was stopped early: {outcomes(summary) or 'no jobs'}. "
+        f"{summary.policy} was stopped early, after {time(summary.makespan)}: "
+        f"{outcomes(summary) or 'no jobs'}{missing}. "
         "The numbers are of the jobs that started before, so they flatter."
     )
 
 
-def one(summary: Summary) -> RenderableType:
-    """All about one simulation."""
+def one(summary: Summary, rows: Sequence[JobRow]) -> RenderableType:
+    """All about one simulation; of its jobs those are named that nothing but another machine would start."""
     parts: list[RenderableType] = [Text(title(summary), "bold")]
     if not summary.complete:
         parts.append(Text(stopped(summary), "yellow"))
     parts += [Text(""), _spreads(summary), Text(""), _facts(summary)]
     if summary.widths:
         parts += [Text(""), _widths(summary)]
+    refused = [row for row in rows if row.outcome == "rejected"]
+    if refused:
+        parts += [Text(""), *(Text(f"rejected: {_refused(row)}") for row in refused[:_SHOWN])]
+    if len(refused) > _SHOWN:
+        parts.append(Text(f"and {len(refused) - _SHOWN:,} more (--out has all)"))
     return Group(*parts)
+
+
+def _refused(row: JobRow) -> str:
+    return f"{words.clean(row.job_id)}: {words.clean(row.reason)}"
 
 
 def _grid(*titles: str, head: bool = True) -> Table:
@@ -67,19 +80,21 @@ def _grid(*titles: str, head: bool = True) -> Table:
 def _spreads(summary: Summary) -> Table:
     table = _grid("", "MEAN", "MEDIAN", "P95", "MAX")
 
-    def line(name: str, spread: Spread, show: Callable[[float], str]) -> None:
-        table.add_row(name, *(show(v) for v in (spread.mean, spread.median, spread.p95, spread.max)))
+    def line(name: str, spread: Spread, show: Callable[[float], str], jobs: int) -> None:
+        values = (spread.mean, spread.median, spread.p95, spread.max)
+        table.add_row(name, *(show(v) if jobs else "-" for v in values))
 
-    line("wait", summary.wait, time)
-    line("bounded slowdown", summary.slowdown, factor)
+    line("wait", summary.wait, time, summary.started)
+    line("bounded slowdown", summary.slowdown, factor, simulate_words.ended(summary))
     return table
 
 
 def _facts(summary: Summary) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
-    table.add_row("utilisation", share(summary.utilisation))
-    table.add_row("makespan", f"{time(summary.makespan)} ({count(summary.makespan)} s)")
-    table.add_row("backfilled", f"{share(summary.backfilled)} of the started")
+    lasts = bool(summary.makespan)
+    table.add_row("utilisation", share(summary.utilisation) if lasts else "-")
+    table.add_row("makespan", f"{time(summary.makespan)} ({count(summary.makespan)} s)" if lasts else "-")
+    table.add_row("backfilled", f"{share(summary.backfilled)} of the started" if summary.started else "-")
     forecast = summary.forecast
     if forecast.jobs:
         late = "later" if forecast.mean >= 0 else "earlier"
@@ -122,7 +137,7 @@ def print_json(
     summaries: Sequence[Summary], said: Sequence[str], faults: Sequence[Fault], every: bool
 ) -> None:
     """Everything the tables say, unrounded, as one document."""
-    shown = faults if every else faults[:_SHOWN]
+    shown = _worst(faults, every)
     counts = dict(sorted(Counter(fault.kind for fault in faults).items()))
     answer = {
         "simulations": summaries,
@@ -133,18 +148,23 @@ def print_json(
 
 
 def tell_faults(faults: Sequence[Fault], every: bool) -> None:
-    """By kind, and the first lines (or all), on stderr."""
+    """By kind, and the first lines (or all), on stderr; those that lose a job before those that are cut."""
     if not faults:
         return
     counts = Counter(fault.kind for fault in faults)
     told = "; ".join(f"{n:,} {_KINDS.get(kind, kind)}" for kind, n in sorted(counts.items()))
     typer.echo(f"{words.counted(len(faults), 'fault')} in the input: {told}", err=True)
-    shown = faults if every else faults[:_SHOWN]
+    shown = _worst(faults, every)
     for fault in shown:
         where = f"line {fault.line}: " if fault.line else ""
         typer.echo(f"  {where}{fault.kind}: {words.clean(fault.text)}", err=True)
     if len(faults) > len(shown):
         typer.echo(f"  and {len(faults) - len(shown):,} more (-v tells all)", err=True)
+
+
+def _worst(faults: Sequence[Fault], every: bool) -> Sequence[Fault]:
+    """All in the order of their lines; or the first, jobs that are only cut behind all others."""
+    return faults if every else sorted(faults, key=lambda fault: fault.kind == "killed")[:_SHOWN]
 
 
 # -- scenarios ---------------------------------------------------------------------------------------

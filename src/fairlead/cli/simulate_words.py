@@ -47,9 +47,27 @@ def count(value: float) -> str:
 
 
 def sized(summary: Summary) -> str:
-    """1,000 jobs on 128 processors."""
-    jobs, procs = summary.jobs, summary.capacity
-    return f"{jobs:,} job{'' if jobs == 1 else 's'} on {procs:,} processor{'' if procs == 1 else 's'}"
+    """1,000 jobs on 128 processors; 500 of 1,000 where the others had not come before the playing stopped."""
+    jobs, procs = summary.of, summary.capacity
+    some = f"{summary.jobs:,} of " if summary.jobs < jobs else ""
+    return f"{some}{jobs:,} job{'' if jobs == 1 else 's'} on {procs:,} processor{'' if procs == 1 else 's'}"
+
+
+def ended(summary: Summary) -> int:
+    """How many jobs came to an end after a start: those that have a slowdown."""
+    return sum(width.jobs for width in summary.widths)
+
+
+def _started(value: Callable[[Summary], float]) -> Callable[[Summary], float | None]:
+    return lambda s: value(s) if s.started else None
+
+
+def _ended(value: Callable[[Summary], float]) -> Callable[[Summary], float | None]:
+    return lambda s: value(s) if ended(s) else None
+
+
+def _lasting(value: Callable[[Summary], float]) -> Callable[[Summary], float | None]:
+    return lambda s: value(s) if s.makespan else None
 
 
 def _promised(value: Callable[[Summary], float]) -> Callable[[Summary], float | None]:
@@ -57,17 +75,17 @@ def _promised(value: Callable[[Summary], float]) -> Callable[[Summary], float | 
 
 
 MEASURES: tuple[Measure, ...] = (
-    Measure("mean wait", lambda s: s.wait.mean, time, -1),
-    Measure("median wait", lambda s: s.wait.median, time, -1),
-    Measure("p95 wait", lambda s: s.wait.p95, time, -1),
-    Measure("longest wait", lambda s: s.wait.max, time, -1),
-    Measure("mean slowdown", lambda s: s.slowdown.mean, factor, -1),
-    Measure("median slowdown", lambda s: s.slowdown.median, factor, -1),
-    Measure("p95 slowdown", lambda s: s.slowdown.p95, factor, -1),
-    Measure("highest slowdown", lambda s: s.slowdown.max, factor, -1),
-    Measure("utilisation", lambda s: s.utilisation, share, 1),
-    Measure("makespan", lambda s: s.makespan, time, -1),
-    Measure("backfilled", lambda s: s.backfilled, share, 0),
+    Measure("mean wait", _started(lambda s: s.wait.mean), time, -1),
+    Measure("median wait", _started(lambda s: s.wait.median), time, -1),
+    Measure("p95 wait", _started(lambda s: s.wait.p95), time, -1),
+    Measure("longest wait", _started(lambda s: s.wait.max), time, -1),
+    Measure("mean slowdown", _ended(lambda s: s.slowdown.mean), factor, -1),
+    Measure("median slowdown", _ended(lambda s: s.slowdown.median), factor, -1),
+    Measure("p95 slowdown", _ended(lambda s: s.slowdown.p95), factor, -1),
+    Measure("highest slowdown", _ended(lambda s: s.slowdown.max), factor, -1),
+    Measure("utilisation", _lasting(lambda s: s.utilisation), share, 1),
+    Measure("makespan", _lasting(lambda s: s.makespan), time, -1),
+    Measure("backfilled", _started(lambda s: s.backfilled), share, 0),
     Measure("forecast off by, mean", _promised(lambda s: s.forecast.mean), time, 0),
     Measure("forecast off by, p95", _promised(lambda s: s.forecast.p95_absolute), time, -1),
     Measure("cycles", lambda s: s.cycles, count, 0),
@@ -192,12 +210,16 @@ def _who_pays(judged: Sequence[Summary], lead: int) -> list[str]:
     """Widths that fare worse under the policy with the least mean slowdown than under each other one."""
     ours, said = judged[lead], list[str]()
     for other in [*judged[:lead], *judged[lead + 1 :]]:
-        worse = [
-            (mine.slowdown.mean / theirs.slowdown.mean, mine, theirs)
+        both = [
+            (mine, theirs)
             for mine in ours.widths
             if (theirs := _width(other, mine.low, mine.high)) is not None
             and min(mine.jobs, theirs.jobs) >= _FEW
-            and mine.slowdown.mean > _WORSE * theirs.slowdown.mean
+        ]
+        worse = [
+            (mine.slowdown.mean / theirs.slowdown.mean, mine, theirs)
+            for mine, theirs in both
+            if mine.slowdown.mean > _WORSE * theirs.slowdown.mean
         ]
         worse.sort(key=lambda entry: (-entry[0], entry[1].low))
         told = "; ".join(
@@ -207,8 +229,13 @@ def _who_pays(judged: Sequence[Summary], lead: int) -> list[str]:
         )
         if told:
             said.append(f"Who pays for {ours.policy}'s mean slowdown, against {other.policy}: {told}.")
-        else:
-            said.append(f"No width of jobs fares worse under {ours.policy} than under {other.policy}.")
+        elif both:
+            said.append(
+                f"No width of at least {_FEW} jobs is slowed down over 5 % more under {ours.policy} "
+                f"than under {other.policy}."
+            )
+    if not any(width.jobs >= _FEW for width in ours.widths):
+        said.append(f"Who pays cannot be said: no width has {_FEW} jobs.")
     return said
 
 
@@ -224,6 +251,9 @@ def _job_for_job(results: Sequence[Result], lead: int) -> list[str]:
         if not gaps:
             continue
         earlier = sum(gap < 0 for gap in gaps)
+        if not any(gaps):
+            said.append(f"{results[lead].policy} and {other.policy} start every job at the same time.")
+            continue
         most = f", the worst of them by {words.span(max(later))}" if later else ""
         said.append(
             f"Job for job, {results[lead].policy} starts {share(earlier / len(gaps))} of them earlier than "

@@ -51,14 +51,17 @@ class Words(NamedTuple):
 
 
 def panels(results: Sequence[Result]) -> list[svg.Panel]:
-    """All figures in their order; the simulations share the axis of time and the scale of the queue."""
+    """All figures in their order; the simulations share all axes."""
     submits = [row.submit for result in results for row in result.rows]
     times = svg.Times(min(submits, default=0), max((until(result) for result in results), default=0))
     queued = max((sample.queued for result in results for sample in result.samples), default=1)
+    drawn = [figure_gantt.pieces(result) for result in results]
+    most = max(map(figure_gantt.top, results, drawn), default=0)
+    share = max((figure_time.most_used(result) for result in results), default=1.0)
     found: list[svg.Panel] = []
-    for result in results:
-        found.append(figure_gantt.panel(result, times))
-        found += figure_time.panels(result, times, queued)
+    for result, pieces in zip(results, drawn, strict=True):
+        found.append(figure_gantt.panel(result, pieces, times, most))
+        found += figure_time.panels(result, times, queued, share)
     return [*found, figure_width.panel(results)]
 
 

@@ -86,17 +86,23 @@ def _give(free: list[tuple[int, int]], back: list[tuple[int, int]]) -> list[tupl
     return merged
 
 
-def panel(result: Result, times: svg.Times) -> svg.Panel:
-    """The Gantt chart of one simulation."""
-    drawn = pieces(result)
-    most = max([result.capacity, *(piece.high for piece in drawn)])
+def top(result: Result, drawn: Sequence[Piece]) -> int:
+    """Up to which processor is drawn: all, or those ever used where that is less than a tenth."""
+    used = max((piece.high for piece in drawn), default=0)
+    return used if 0 < used * 10 < result.capacity else max(used, result.capacity)
+
+
+def panel(result: Result, drawn: Sequence[Piece], times: svg.Times, most: int) -> svg.Panel:
+    """The Gantt chart of one simulation; `most` is the highest processor on its axis."""
     place = svg.linear(_HEIGHT, most)
-    marks = [(tick, svg.plain(tick)) for tick in svg.ticks(most, 5)]
+    marks = [(tick, svg.plain(tick)) for tick in svg.ticks(most, 5) if tick == int(tick)]
     few = len(drawn) <= MOST_DRAWN
     jobs = "".join(_bars(drawn, times, most)) if few else _cells(drawn, times, most)
     caption = "Processors are numbered for the drawing: the lowest that are free."
     if not few:
         caption += " So many jobs are drawn as cells: the fuller the colour, the more of the cell is in use."
+    if most < result.capacity:
+        caption += f" The machine has {result.capacity:,}; those above were never in use."
     entries = [svg.Legend(IN_ORDER, "started in order")]
     if any(piece.row.backfilled for piece in drawn):
         entries.append(svg.Legend(BACKFILLED, "backfilled"))
@@ -116,7 +122,7 @@ def _bars(drawn: Sequence[Piece], times: svg.Times, most: int) -> list[str]:
         x, y = times.x(piece.row.start), place(piece.high)
         width, height = max(times.x(piece.end) - x, 0.5), place(piece.low) - y
         colour = BACKFILLED if piece.row.backfilled else IN_ORDER
-        shade = ("1", ".82", ".66")[n % 3]
+        shade = ("1", ".9", ".8")[n % 3]
         open_ended = ' stroke-dasharray="3 2"' if piece.row.end < 0 else ""
         fill = f'fill="{colour}" fill-opacity="{shade}" class="bar"{open_ended}'
         shown.append(svg.rect(x, y, width, height, fill, _title(piece.row)))

@@ -41,34 +41,46 @@ def stretches(at: Floats, values: Floats, first: float, last: float, n: int) -> 
     return Series(edges, mean, np.maximum(carried, inside))
 
 
-def panels(result: Result, times: svg.Times, most_queued: int) -> list[svg.Panel]:
-    """Utilisation, and the queue on a scale that all simulations of a page share."""
+def most_used(result: Result) -> float:
+    """The top of the axis of utilisation: 1, or less where never more than a tenth was in use."""
+    peak = max((sample.used for sample in result.samples), default=0) / (result.capacity or 1)
+    return peak if 0 < peak < 0.1 else max(peak, 1.0)
+
+
+def panels(result: Result, times: svg.Times, most_queued: int, most: float = 1.0) -> list[svg.Panel]:
+    """Utilisation up to the share `most`, and the queue; all simulations of a page have the same scales."""
     if not result.samples:
         return []
     at = np.array([sample.at for sample in result.samples], dtype=np.float64)
     used = np.array([sample.used for sample in result.samples], dtype=np.float64)
     queued = np.array([sample.queued for sample in result.samples], dtype=np.float64)
     use = used / (result.capacity or 1)
-    return [_utilisation(result, at, use, times), _queue(result, at, queued, times, most_queued)]
+    return [_utilisation(result, at, use, times, most), _queue(result, at, queued, times, most_queued)]
 
 
-def _utilisation(result: Result, at: Floats, use: Floats, times: svg.Times) -> svg.Panel:
-    most = max(1.0, float(use.max()))
+def _utilisation(result: Result, at: Floats, use: Floats, times: svg.Times, most: float) -> svg.Panel:
     place = svg.linear(_HEIGHT, most)
-    marks = [(share, f"{share:.0%}") for share in (0, 0.25, 0.5, 0.75, 1)]
+    shares = (0, 0.25, 0.5, 0.75, 1) if most >= 1 else svg.ticks(most, 4)
+    marks = [(share, f"{share * 100:.3g} %") for share in shares]
     series = _series(at, use, times)
     area = f'fill="{svg.COLOURS[0]}" fill-opacity=".55" stroke="none"'
     outline = _steps(series.edges, series.mean, times, place)
     floor = [(outline[-1][0], place(0)), (outline[0][0], place(0))]
-    titles = _titles(at, use, times, lambda mean, peak: f"{mean:.1%} in use on average, {peak:.1%} at most")
+    titles = _titles(
+        at, use, times, lambda mean, peak: f"{_percent(mean)} in use on average, {_percent(peak)} at most"
+    )
     body = svg.y_axis(_HEIGHT, marks, place, "in use") + times.axis(_HEIGHT)
     body += svg.path([*outline, *floor], area) + titles
     return svg.Panel(f"Utilisation: {result.policy}", _drawn(at), _HEIGHT, body)
 
 
+def _percent(share: float) -> str:
+    return f"{share * 100:.1f} %"
+
+
 def _queue(result: Result, at: Floats, queued: Floats, times: svg.Times, most: int) -> svg.Panel:
     place = svg.linear(_HEIGHT, most)
-    marks = [(tick, svg.plain(tick)) for tick in svg.ticks(most, 4)]
+    marks = [(tick, svg.plain(tick)) for tick in svg.ticks(most, 4) if tick == int(tick)]
     series = _series(at, queued, times)
     peaks = svg.path(_steps(series.edges, series.peak, times, place), f'fill="none" stroke="{_PEAK}"')
     means = svg.path(

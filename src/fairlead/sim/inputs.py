@@ -43,6 +43,8 @@ _ENDINGS = {
 
 def format_of(path: Path) -> Format:
     """The format by the file's name, .gz and .xz behind it or not; raises FileError for others."""
+    if path.is_dir():
+        raise FileError(f"{path} is a folder: give one of the files in it")
     found = _ENDINGS.get(files.ending(path))
     if found is None:
         raise FileError(f"{path}: what is it? Give a .swf, .csv, .yaml, .json or .scn file (also .gz or .xz)")
@@ -80,6 +82,8 @@ def load(
     if min(procs, nodes, limit) < 0:
         raise FileError(f"{path}: --procs, --nodes and --limit are numbers above 0")
     text = files.text(path)
+    if not text.strip():
+        raise FileError(f"{path}: the file is empty")
     faults = Faults(path, strict)
     if kind is Format.MANIFESTS:
         machine, arrivals = _manifests(path, text, limit, faults, procs, nodes, nodes_file)

@@ -172,7 +172,7 @@ class _Reader:
         if wanted and "priority" not in spec:
             if wanted not in self._priorities:
                 text = f"{where}: pod {name}: PriorityClass {wanted} is not in the file; taken as 0"
-                self._faults.add(0, "bad", text)
+                self._faults.add(0, "changed", text)
                 self._priorities[str(wanted)] = 0
             done["priority"] = self._priorities.get(str(wanted), 0)
         return done

@@ -53,7 +53,8 @@ class Summary(Struct, frozen=True):
     `wait` is start − submit over all that have started; `slowdown` is max(1, (wait + run) / max(run, 10 s))
     over all that have ended; `makespan` is last end − first submit; `utilisation` is the processor time used
     over capacity × makespan. Where jobs still run, the last instant known takes the place of their end.
-    `backfilled` is the share of the started that overtook somebody who still waited.
+    `backfilled` is the share of the started that overtook somebody who still waited. `jobs` were submitted,
+    of the `of` that the input has: fewer only where the playing was stopped before all had come.
     """
 
     workload: str
@@ -61,6 +62,7 @@ class Summary(Struct, frozen=True):
     capacity: int
     complete: bool
     jobs: int
+    of: int
     outcomes: dict[str, int]
     started: int
     wait: Spread
@@ -73,8 +75,8 @@ class Summary(Struct, frozen=True):
     widths: tuple[Width, ...]
 
 
-def summarise(result: Result) -> Summary:
-    """All measures of one simulation."""
+def summarise(result: Result, of: int = 0) -> Summary:
+    """All measures of one simulation; the input has `of` jobs, or those of the result."""
     started = [row for row in result.rows if row.start >= 0]
     last = until(result)
     first = min((row.submit for row in result.rows), default=last)
@@ -86,6 +88,7 @@ def summarise(result: Result) -> Summary:
         capacity=result.capacity,
         complete=result.complete,
         jobs=len(result.rows),
+        of=max(of, len(result.rows)),
         outcomes=dict(sorted(Counter(row.outcome for row in result.rows).items())),
         started=len(started),
         wait=spread([(row.start - row.submit) / SECOND for row in started]),

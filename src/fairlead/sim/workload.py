@@ -35,7 +35,8 @@ class Fault(NamedTuple):
 
     line: int
     kind: str
-    """`bad`, `toobig` or `killed` for logs; `unreadable` for lines that cannot be parsed at all."""
+    """`bad`, `toobig` or `killed` for logs; `unreadable` for lines that cannot be parsed at all;
+    `changed` for manifests that are played, but not as written."""
     text: str
 
 
