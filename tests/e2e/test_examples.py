@@ -221,7 +221,7 @@ def test_pods_of_kube_scheduler_count_from_the_first_second_D3(
     assert witness.started_after(kubectl.namespace, "ours", "theirs")
 
 
-def test_two_gangs_do_not_deadlock(scheduler: Scheduler, kubectl: Kubectl, witness: Witness) -> None:
+def test_two_gangs_do_not_deadlock_D8(scheduler: Scheduler, kubectl: Kubectl, witness: Witness) -> None:
     kubectl.apply("deadlock")
     for name in ("left", "right"):
         scheduler.wait_state(kubectl.namespace, name, "completed")

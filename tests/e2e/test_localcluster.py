@@ -130,7 +130,7 @@ def test_service_account_is_subject_to_rbac(cluster: Cluster) -> None:
 
 
 @pytest.mark.slow
-def test_up_twice_status_and_down_twice(name: str, tmp_path: Path) -> None:
+def test_D12_up_twice_status_and_down_twice(name: str, tmp_path: Path) -> None:
     out = tmp_path / "kubeconfig"
     first = cli("up", "--name", name, "--nodes", "2", "--kube-scheduler", "--kubeconfig", str(out))
     assert first.returncode == 0, first.stderr

@@ -65,7 +65,7 @@ def asked(scheduler: Scheduler, *words: str) -> subprocess.CompletedProcess[str]
     return subprocess.run(run, capture_output=True, text=True, timeout=100, check=True)
 
 
-def test_groups_are_in_the_queue_that_they_name(
+def test_D8_groups_are_in_the_queue_that_they_name(
     small_cluster: Cluster, kubectl: Kubectl, data: Path, tmp_path: Path
 ) -> None:
     config = tmp_path / "fairlead.yaml"

@@ -215,7 +215,7 @@ async def test_openapi_describes_every_route(http: httpx.AsyncClient):
     assert {ref.rpartition("/")[2] for ref in refs} <= set(schemas)
 
 
-async def test_F6_metrics():
+async def test_F6_F30_metrics():
     metrics = Metrics()
     metrics.learned(12, 0.001)
     metrics.planned(0.02, "stale")

@@ -75,7 +75,7 @@ def test_F16_impossible_groups_are_told_and_looked_at_again():
     play("rejected")
 
 
-def test_F22_leader_and_workers_of_unlike_sizes():
+def test_F22_L2_leader_and_workers_of_unlike_sizes():
     play("unlike_members")
 
 
@@ -99,7 +99,7 @@ def test_B5_first_come_first_served_and_waiting_groups_are_woken():
     play("burst_waiting")
 
 
-def test_B8_B23_members_that_end_or_vanish_give_back_their_share_and_no_more():
+def test_B8_B23_I13_members_that_end_or_vanish_give_back_their_share_and_no_more():
     play("phases")
     play("surplus")
     report = scenario.run(
@@ -325,7 +325,7 @@ def test_a_pod_bound_elsewhere_wakes_those_who_wait_for_its_place():
     assert made.state.dirty
 
 
-def test_pods_seen_before_the_store_answers_find_their_groups():
+def test_B15_pods_seen_before_the_store_answers_find_their_groups():
     made = Engine(Settings(pace=0), RECONCILERS)
     record = GroupRecord(
         "label:default/g#3", "label:default/g", 3, "default", "g", 7, 500, "label", 2, phase=Phase.RUNNING,

@@ -141,14 +141,14 @@ async def test_a_pod_that_keeps_changing_is_tried_twice_only(api: FakeApi) -> No
 @pytest.mark.parametrize(
     ("code", "error"), [(404, BindError.GONE), (403, BindError.REFUSED), (422, BindError.REFUSED)]
 )
-async def test_answers_that_settle_it(api: FakeApi, code: int, error: BindError) -> None:
+async def test_F24_answers_that_settle_it(api: FakeApi, code: int, error: BindError) -> None:
     api.add(pod("p"))
     api.fault("POST", "/binding", answers(code))
     assert await Rig(api).outcome(bind()) == [failed(error)]
     assert len(api.sent("POST", "/binding")) == 1
 
 
-async def test_overload_is_waited_out(api: FakeApi) -> None:
+async def test_F24_overload_is_waited_out(api: FakeApi) -> None:
     api.add(pod("p"))
     api.fault("POST", "/binding", answers(429, **{"Retry-After": "0"}), answers(500), answers(503))
     assert await Rig(api).outcome(bind()) == [OURS]

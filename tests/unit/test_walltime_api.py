@@ -84,3 +84,10 @@ async def test_F7_overload_is_waited_out_and_a_refusal_is_told_with_the_verb(
     assert (event["reason"], event["type"]) == ("EndForbidden", "Warning")
     assert 'cannot patch resource "jobs"' in event["note"]
     assert actuator.stats["end_failed"] == 1
+
+
+async def test_F24_what_is_gone_already_has_ended_and_is_no_failure(api: FakeApi, actuator: Actuator):
+    api.fault("PATCH", "/jobs/j", answers(404, "NotFound"))
+    actuator.perform([End("g", TEXT, fail=(JOB,), pods=(POD,))])
+    await counted(actuator, "end_gone", 2)
+    assert "end_failed" not in actuator.stats and not api.events
