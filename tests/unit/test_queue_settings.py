@@ -216,6 +216,24 @@ def test_F9_a_change_back_takes_promises_away_and_starts_nobody():
     assert bound(world) == ["runs-0", "little-0"]  # nobody is evicted, nobody overtakes
 
 
+def promised(world: World) -> dict[str, int]:
+    """Minutes from the beginning of the test to the promised starts."""
+    groups = world.engine.state.groups.values()
+    return {group.name: (group.estimate - START) // 60_000 for group in groups if group.estimate}
+
+
+def test_fewer_are_promised_a_start_under_easy_and_all_again_under_conservative():
+    world = crowded("conservative")
+    gang(world, "next", 1, cpu=8, annotations={"fairlead.dev/duration": "1h"})
+    world.run(1000)
+    assert promised(world) == {"whole": 60, "next": 120}
+    for policy, found in (("easy", {"whole": 60}), ("conservative", {"whole": 60, "next": 120})):
+        world.tell(Configured(Settings(queues=(QueueSettings(policy=policy),), pace=0)))
+        world.run(1000)
+        assert promised(world) == found
+    assert bound(world) == ["runs-0", "little-0"]
+
+
 def test_F9_the_queue_outlives_a_restart_under_another_policy():
     world = crowded("fcfs")
     places = {g.name: (g.seq, g.first_seen) for g in world.engine.state.groups.values()}

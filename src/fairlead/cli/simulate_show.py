@@ -148,7 +148,7 @@ def print_json(
 
 
 def tell_faults(faults: Sequence[Fault], every: bool) -> None:
-    """By kind, and the first lines (or all), on stderr; those that lose a job before those that are cut."""
+    """By kind, and the first lines (or all), on stderr."""
     if not faults:
         return
     counts = Counter(fault.kind for fault in faults)
@@ -163,8 +163,10 @@ def tell_faults(faults: Sequence[Fault], every: bool) -> None:
 
 
 def _worst(faults: Sequence[Fault], every: bool) -> Sequence[Fault]:
-    """All in the order of their lines; or the first, jobs that are only cut behind all others."""
-    return faults if every else sorted(faults, key=lambda fault: fault.kind == "killed")[:_SHOWN]
+    """All in the order of their lines; of many the first, jobs that are only cut behind all others."""
+    if every or len(faults) <= _SHOWN:
+        return faults
+    return sorted(faults, key=lambda fault: fault.kind == "killed")[:_SHOWN]
 
 
 # -- scenarios ---------------------------------------------------------------------------------------
