@@ -219,7 +219,7 @@ def promise(number: int, start: int = NOW + 60_000, nodes: tuple[str, ...] = ("n
     return Reserve(group(number).id, start, nodes, Reason(Why.RESOURCES, f"needs {number} more"))
 
 
-async def test_promises_come_back_after_the_grants_and_before_the_end(make: Make) -> None:
+async def test_B10_promises_come_back_after_the_grants_and_before_the_end(make: Make) -> None:
     store = make()
     waiting = (group(7, promised=NOW + 50_000), group(8, phase=Phase.HELD))
     late, early = promise(7, NOW + 60_000), promise(8, NOW + 30_000, ())
@@ -235,7 +235,7 @@ async def test_promises_come_back_after_the_grants_and_before_the_end(make: Make
         assert [event.reserve for event in inbox.of(ReservationRestored)] == [early, late]
 
 
-async def test_F11_the_store_holds_the_promises_of_the_last_plan_and_no_others(make: Make) -> None:
+async def test_F11_B10_the_store_holds_the_promises_of_the_last_plan_and_no_others(make: Make) -> None:
     plans = [
         (promise(5), promise(6), promise(7)),
         (promise(6, NOW + 90_000, ("n3",)), promise(7)),
@@ -262,7 +262,7 @@ async def stored(store: Any) -> set[Reserve]:
         return set((await reader.reservations(conn)).values())
 
 
-async def test_F11_a_promise_whose_group_waits_no_more_is_dropped_at_the_start(make: Make) -> None:
+async def test_F11_B10_a_promise_whose_group_waits_no_more_is_dropped_at_the_start(make: Make) -> None:
     """The process died after the group had started, ended or gone and before the next plan."""
     store = make()
     gone = {
@@ -419,6 +419,23 @@ async def test_B10_the_views_tell_what_is_queued_placed_and_promised(database: s
         store.perform([SaveGroups((group(1, phase=Phase.ENDED, ended_at=NOW),))])
         await inbox.wait(lambda: rows(store, "SELECT 1 FROM groups WHERE name = 'g1' AND phase = 'ended'"))
         assert rows(store, "SELECT count(*) FROM pending_queue WHERE group_name = 'g1'") == [(0,)]
+
+
+async def test_B10_promises_that_cannot_be_read_are_not_taken_for_none(database: str) -> None:
+    """Nothing is planned as if nobody had been promised anything: the store says what is wrong, and waits."""
+    rename = b"ALTER TABLE fairlead.reservation_record RENAME COLUMN %b TO %b"
+    first, second = PostgresStore(url=database), PostgresStore(url=database)
+    async with running(first) as inbox:
+        first.perform([SaveGroups((group(7),)), record("p1", first.epoch, [1], 2, promise(7))])
+        await inbox.first(AllocationsRecorded)
+    with psycopg.connect(database, autocommit=True) as conn:
+        conn.execute(rename % (b"nodes", b"spots"))
+        async with running(second, wait=False) as inbox:
+            assert "nodes" in (await inbox.first(StoreLost)).error
+            assert not inbox.of(StoreReady) + inbox.of(Synced) + inbox.of(GroupRestored)
+            conn.execute(rename % (b"spots", b"nodes"))
+            await inbox.first(Synced)
+            assert [event.reserve for event in inbox.of(ReservationRestored)] == [promise(7)]
 
 
 async def test_the_error_of_a_forecast_is_a_column_of_the_groups(database: str) -> None:

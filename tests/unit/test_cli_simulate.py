@@ -96,7 +96,7 @@ def test_conservative_keeps_every_promise_unless_told(log: Path, monkeypatch: py
         (("--report", "no/such/report.svg"), "cannot write no/such/report.svg"),
     ],
 )
-def test_I16_mistakes_are_told_in_one_line_before_anything_is_played(
+def test_mistakes_are_told_in_one_line_before_anything_is_played(
     log: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[object, ...], told: str
 ):
     played(monkeypatch, lambda *_, **__: pytest.fail("played"))

@@ -77,7 +77,7 @@ def test_the_scenario_of_the_design_up_to_its_reservation():
     assert shift.minute(shift.group("wide").granted_at) == 60
 
 
-def test_a_short_narrow_job_overtakes_and_a_long_one_does_not():
+def test_B2_a_short_narrow_job_overtakes_and_a_long_one_does_not():
     shift = Shift(nodes=2)
     shift.submit("running", 1, 60, cpu=32)
     shift.submit("head", 2, 10, cpu=32)
