@@ -83,6 +83,8 @@ async def test_queues_over_http():
 
 def shown(page: QueuesPage, wide: bool) -> list[str]:
     out = tables.console(wide)
+    if not wide:
+        out.width = 100  # whatever COLUMNS says where the tests run
     with out.capture() as text:
         out.print(tables.queues(page, wide, 100))
     return [line.rstrip() for line in text.get().splitlines()]

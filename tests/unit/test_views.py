@@ -10,7 +10,7 @@ from fairlead.core.state import State
 from fairlead.model import event as ev
 from fairlead.model.group import Outcome, Phase, Reason, Why
 from fairlead.model.pod import Pod, PodPhase, Shape
-from fairlead.model.settings import Settings
+from fairlead.model.settings import QueueSettings, Settings
 from fairlead.model.view import Explanation, QueuePage, QueueRow
 from fairlead.sim.world import World
 
@@ -275,3 +275,20 @@ def test_pods_that_wait_to_join_are_noted():
     e = told(state_of(world), "training")
     assert "waiting to join it: 1 pod" in e.notes
     assert (e.members[-1].phase, e.members[-1].reason) == (PodPhase.PENDING, "waits")
+
+
+def test_positions_are_those_of_the_queue_s_own_order():
+    """Shortest first: who asked later for less stands ahead, in `queue` and in `explain`."""
+    world = World(Settings(queues=(QueueSettings(order="shortest"),), pace=0))
+    world.now = START
+    world.run(1)
+    world.node(node("n0", cpu=8))
+    for name, minutes in (("running", 60), ("long", 50), ("short", 10), ("middle", 20)):
+        notes = {"fairlead.dev/duration": f"{minutes}m"}
+        gang(world, name, 1, run_time=minutes * MINUTE, annotations=notes, cpu=8)
+        world.run(10)
+    state = world.engine.state
+    rows = [(row.name, row.position) for row in views.queue_page(state, world.now).groups if row.position]
+    assert rows == [("short", 1), ("middle", 2), ("long", 3)]
+    groups = {g.name: g for g in state.groups.values()}
+    assert [story.explain(state, groups[name], world.now).ahead for name, _ in rows] == [0, 1, 2]

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from fairlead.core.policy import UNLIMITED, lookahead
+from fairlead.core.snapshot import Order
 from fairlead.core.state import Group, State
 from fairlead.model import view
 from fairlead.model.group import GroupRecord, Outcome, Phase, Reason, Why
@@ -37,9 +38,11 @@ def word(phase: Phase, outcome: Outcome, why: Why) -> view.State:
     return _WORDS[phase]
 
 
-def order(group: Group | GroupRecord) -> tuple[int, int, str]:
-    """The place in the queue: the smaller, the earlier (the same as `core.snapshot.Request.order`)."""
-    return -group.priority, group.seq, group.id
+def order(group: Group | GroupRecord) -> Order:
+    """The place in the queue: the smaller, the earlier; by priority and arrival for what waits for nothing."""
+    if isinstance(group, Group) and group.requests:
+        return group.requests[0].order
+    return -group.priority, 0, group.seq, group.id
 
 
 def waited(r: GroupRecord, now: int) -> int:
@@ -199,7 +202,7 @@ def _record(group: Group | GroupRecord) -> GroupRecord:
     return group.record() if isinstance(group, Group) else group
 
 
-def _shown_order(group: Group | GroupRecord) -> tuple[int, int, tuple[int, int, str]]:
+def _shown_order(group: Group | GroupRecord) -> tuple[int, int, Order]:
     """Rejected ones before those that have ended for good; of these the latest first."""
     over = group.phase is Phase.ENDED and group.outcome is not Outcome.REJECTED
     return (9 if over else _RANK[group.phase]), (-group.ended_at if over else 0), order(group)

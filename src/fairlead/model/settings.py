@@ -21,9 +21,9 @@ class QueueSettings(Struct, frozen=True, omit_defaults=True):
     """One queue: an entry of the configuration file. Times in milliseconds, 0 = none.
 
     `depth` belongs to `hybrid`: how many waiting groups hold a reservation, -1 none, 0 all. `order` is
-    `priority` (then first seen), `fifo` or `shortest` (walltime, then first seen). `walltime` is for groups
-    that state none, `longest` is the most that may be asked for. `looks` bounds how many waiting groups one
-    cycle looks at, `promises` how many a `conservative` queue keeps a promise for; 0 = no bound.
+    `priority` (then first seen), `fifo` or `shortest` (priority, walltime, then first seen). `walltime` is
+    for groups that state none, `longest` is the most that may be asked for. `looks` bounds how many waiting
+    groups one cycle looks at, `promises` how many a `conservative` queue keeps a promise for; 0 = no bound.
     """
 
     name: str = DEFAULT_QUEUE
