@@ -39,7 +39,7 @@ def word(phase: Phase, outcome: Outcome, why: Why) -> view.State:
 
 
 def order(group: Group | GroupRecord) -> Order:
-    """The place in the queue: the smaller, the earlier; by priority and arrival for what waits for nothing."""
+    """The place in the queue, the smaller the earlier; by priority and arrival for what waits for nothing."""
     if isinstance(group, Group) and group.requests:
         return group.requests[0].order
     return -group.priority, 0, group.seq, group.id
