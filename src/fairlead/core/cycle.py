@@ -17,7 +17,7 @@ from msgspec import structs
 from fairlead.core.advise import nodes_of
 from fairlead.core.backfill import Ahead, Horizon
 from fairlead.core.bulk import place_all
-from fairlead.core.explain import blocked, unsatisfiable
+from fairlead.core.explain import POSSIBLE, blocked, possibility
 from fairlead.core.lane import Lane, lanes
 from fairlead.core.match import Matcher
 from fairlead.core.pool import Pooled
@@ -179,7 +179,7 @@ class Cycle:
         for request in self.snapshot.waiting:
             kind = request.kind
             # Who might be impossible, too, is to be told so, one by one.
-            if kind and kind not in self.failed and self.snapshot.possible.get(kind) == _FINE:
+            if kind and kind not in self.failed and self.snapshot.possible.get(kind) == POSSIBLE:
                 left[kind] = request
         if left:
             self.failed.update(dict.fromkeys(self.horizon.hopeless(list(left.values()))))
@@ -187,7 +187,7 @@ class Cycle:
 
     def _hold_up(self, request: Request, lane: Lane) -> None:
         """It cannot start now: never, not while nodes are down, or not until something ends."""
-        never, down = self._possible(request)
+        never, down = possibility(self.snapshot, request)
         if never and not request.growth:
             self._note(Reject(request.group, Reason(Why.UNSATISFIABLE, never)))
         elif down:  # outside the policy's depth: it does not hold up anybody
@@ -281,16 +281,6 @@ class Cycle:
             return blocked(self.snapshot, self.draft.free, request)
         return self.horizon.lack(request)
 
-    def _possible(self, request: Request) -> tuple[str, str]:
-        """Why it can never be held, and why not while nodes are down; "" each if it can."""
-        known = self.snapshot.possible.get(request.kind)
-        if known is None:
-            never = unsatisfiable(self.snapshot, request)
-            known = (never, never or unsatisfiable(self.snapshot, request, present=True))
-            if request.kind:
-                self.snapshot.possible[request.kind] = known
-        return known
-
     def _note(self, decision: Reject | Wait) -> None:
         self.decided[decision.group] = None
         self.decisions.append(decision)
@@ -300,7 +290,7 @@ class Cycle:
         for request in self.snapshot.fresh:
             if request.group not in self.decided and not request.growth:
                 yield
-                never, _ = self._possible(request)
+                never, _ = possibility(self.snapshot, request)
                 if never:
                     self.decisions.append(Reject(request.group, Reason(Why.UNSATISFIABLE, never)))
 
@@ -332,7 +322,6 @@ class Cycle:
         )
 
 
-_FINE = ("", "")
 _MANY = 256
 
 

@@ -7,8 +7,9 @@ package does not know `control`.
 
 from collections.abc import Callable, Iterable, Sequence
 
+from fairlead.core.explain import POSSIBLE, possibility
 from fairlead.core.groups import forget, refresh, sequence
-from fairlead.core.picture import take
+from fairlead.core.picture import columns, take
 from fairlead.core.policy import lookahead
 from fairlead.core.reduce import reduce, regroup
 from fairlead.core.state import IDLE, Group, State
@@ -167,6 +168,9 @@ class Engine:
             if not 0 < state.next_wake() <= due:
                 state.wake(due, "")
             return []
+        if not state.freed and not state.due_now and self._all_behind():
+            state.dirty = False
+            return []
         snapshot = take(state, state.freed)
         state.dirty = state.freed = False
         state.planning, self._last_propose = state.version, state.now
@@ -174,6 +178,25 @@ class Engine:
         state.due_now.clear()
         self._checking = tuple(state.fresh)
         return [Propose(state.version, snapshot)]
+
+    def _all_behind(self) -> bool:
+        """Whether a plan would say nothing: all whom none has seen stand behind the head of a queue in which
+        nobody overtakes, and each could be held at some time. Then they have been seen herewith."""
+        state = self.state
+        frozen = None
+        for gid in state.fresh:
+            for request in state.waiting[gid]:
+                queue = state.settings.queue(request.queue)
+                if request.growth or request.queue not in state.heads:
+                    return False
+                if queue is None or lookahead(queue).overtake:
+                    return False
+                if state.inventory.possible.get(request.kind) != POSSIBLE:
+                    frozen = frozen or columns(state.inventory, (), state.settings, state.now)
+                    if possibility(frozen, request) != POSSIBLE:
+                        return False
+        state.fresh.clear()
+        return True
 
     def _saves(self, touched: list[Group]) -> list[Command]:
         """Records of groups that look different from what the store was last given; settled grants."""

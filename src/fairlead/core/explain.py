@@ -15,6 +15,19 @@ from fairlead.core.snapshot import Request, Snapshot, Task
 from fairlead.model import quantity
 from fairlead.model.pod import Amounts, Shape
 
+POSSIBLE = ("", "")
+
+
+def possibility(snapshot: Snapshot, request: Request) -> tuple[str, str]:
+    """Why it can never be held, and why not while nodes are down; "" each if it can. Known by its kind."""
+    known = snapshot.possible.get(request.kind)
+    if known is None:
+        never = unsatisfiable(snapshot, request)
+        known = (never, never or unsatisfiable(snapshot, request, present=True))
+        if request.kind:
+            snapshot.possible[request.kind] = known
+    return known
+
 
 def unsatisfiable(snapshot: Snapshot, request: Request, present: bool = False) -> str:
     """Why empty nodes could not hold the request; "" if they might.

@@ -8,6 +8,7 @@ perfect), so nodes are chosen when a group starts and not before.
 """
 
 from collections.abc import Callable, Generator, Sequence
+from functools import cached_property
 from heapq import heappop, heappush
 from operator import itemgetter
 
@@ -31,10 +32,14 @@ class Pooled:
     def __init__(self, snapshot: Snapshot, pool: Pool, matcher: Callable[[], Matcher]) -> None:
         """`matcher` gives the one that chooses nodes; it is asked for only where nodes are chosen."""
         self.snapshot, self.pool, self._matcher = snapshot, pool, matcher
-        self.outline = Outline(snapshot.now, pool.free, pool.ends)
         self.undated = 0
         """How many wait for something whose end is not known."""
         self._place = {row: k for k, row in enumerate(pool.rows)}
+
+    @cached_property
+    def outline(self) -> Outline:
+        """What is free; made when it is first asked for, as `lay` makes another in its place."""
+        return Outline(self.snapshot.now, self.pool.free, self.pool.ends)
 
     def start(self, request: Request) -> tuple[Placement, ...] | None:
         """Start the request now if that delays no promise; None if it would or does not fit."""
