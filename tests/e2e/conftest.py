@@ -6,13 +6,17 @@ or needs special options takes `make_cluster`.
 
 import secrets
 from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fairlead.localcluster import Cluster, NodeShape, UpOptions, bring_down, bring_up
+from live import Kubectl, data_folder
 
 MakeCluster = Callable[..., Cluster]
+_numbers = count(1)
 
 
 def unique_name() -> str:
@@ -55,3 +59,20 @@ def small_cluster() -> Iterator[Cluster]:
         yield bring_up(UpOptions(name=name, nodes=4, shape=NodeShape(cpu="8")))
     finally:
         bring_down(name)
+
+
+@pytest.fixture
+def data() -> Iterator[Path]:
+    """The data folder of a scheduler of the test's own; what is left running in it is ended."""
+    with data_folder() as folder:
+        yield folder
+
+
+@pytest.fixture
+def kubectl(request: pytest.FixtureRequest, small_cluster: Cluster) -> Iterator[Kubectl]:
+    """A namespace of the test's own; in the end its pods are gone, so that the nodes are empty."""
+    name = f"{request.module.__name__.removeprefix('test_').replace('_', '-')}-{next(_numbers)}"
+    Kubectl(small_cluster, "default")("create", "namespace", name)
+    yield Kubectl(small_cluster, name)
+    kinds = "jobs,deployments,statefulsets,pods"
+    Kubectl(small_cluster, name)("delete", kinds, "--all", "--cascade=foreground", "--timeout=100s")

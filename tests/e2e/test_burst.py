@@ -2,7 +2,6 @@
 
 import random
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ from live import (
     Witness,
     assert_never_over,
     assert_one_node_each,
-    data_folder,
     job,
     succeeded,
     until,
@@ -28,12 +26,6 @@ JOBS, NODES, CPU = 1000, 32, 8
 PODS = (1,) * 15 + (2, 2, 2, 4, 8)
 """Pods of a Job, drawn from these: 1.65 on the average, as a Job takes a dozen requests and each pod five."""
 PATIENCE = 800.0
-
-
-@pytest.fixture
-def data() -> Iterator[Path]:
-    with data_folder() as folder:
-        yield folder
 
 
 def mixture() -> list[dict[str, Any]]:

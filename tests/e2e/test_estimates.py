@@ -3,36 +3,19 @@
 import json
 import os
 import subprocess
-from collections.abc import Iterator
 from datetime import datetime
-from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fairlead.localcluster import Cluster
-from live import FAIRLEAD, Kubectl, Scheduler, data_folder, job, pod, until
+from live import FAIRLEAD, Kubectl, Scheduler, job, pod, until
 
 pytestmark = pytest.mark.e2e
 KEY = "fairlead.dev/estimated-start"
 MINUTE = 60_000
 HOURS = {"fairlead.dev/duration": "2h"}
-_numbers = count(1)
-
-
-@pytest.fixture
-def data() -> Iterator[Path]:
-    with data_folder() as folder:
-        yield folder
-
-
-@pytest.fixture
-def kubectl(small_cluster: Cluster) -> Iterator[Kubectl]:
-    name = f"estimates-{next(_numbers)}"
-    Kubectl(small_cluster, "default")("create", "namespace", name)
-    yield Kubectl(small_cluster, name)
-    Kubectl(small_cluster, name)("delete", "jobs,pods", "--all", "--wait=false")
 
 
 def ask(data: Path, *words: str) -> Any:

@@ -4,33 +4,15 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
-from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fairlead.localcluster import Cluster
-from live import FAIRLEAD, Kubectl, Scheduler, data_folder, job, until
+from live import FAIRLEAD, Kubectl, Scheduler, job, until
 
 pytestmark = pytest.mark.e2e
-_numbers = count(1)
-
-
-@pytest.fixture
-def data() -> Iterator[Path]:
-    with data_folder() as folder:
-        yield folder
-
-
-@pytest.fixture
-def kubectl(small_cluster: Cluster) -> Iterator[Kubectl]:
-    """A namespace of the test's own; in the end its pods are gone, so that the nodes are empty."""
-    name = f"queues-{next(_numbers)}"
-    Kubectl(small_cluster, "default")("create", "namespace", name)
-    yield Kubectl(small_cluster, name)
-    Kubectl(small_cluster, name)("delete", "jobs,pods", "--all", "--cascade=foreground", "--timeout=100s")
 
 
 def queues(scheduler: Scheduler) -> dict[str, dict[str, Any]]:

@@ -27,7 +27,6 @@ from live import (
     Witness,
     assert_never_over,
     assert_one_node_each,
-    data_folder,
     job,
     pod,
     succeeded,
@@ -41,12 +40,6 @@ KILLS = 6
 HALF_STARTED = 30.0
 """Seconds within which a group that was half started has to be whole (design.md, 5)."""
 _numbers = count(1)
-
-
-@pytest.fixture
-def data() -> Iterator[Path]:
-    with data_folder() as folder:
-        yield folder
 
 
 @pytest.fixture

@@ -1,36 +1,17 @@
 """Walltimes on a real API server: what becomes of Jobs, bare pods and services, and begin times."""
 
 import json
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fairlead.localcluster import Cluster
-from live import Kubectl, Scheduler, Witness, data_folder, job, pod, until
+from live import Kubectl, Scheduler, Witness, job, pod, until
 
 pytestmark = pytest.mark.e2e
 LIMIT = {"fairlead.dev/duration": "5s"}
-_numbers = count(1)
-
-
-@pytest.fixture
-def data() -> Iterator[Path]:
-    with data_folder() as folder:
-        yield folder
-
-
-@pytest.fixture
-def kubectl(small_cluster: Cluster) -> Iterator[Kubectl]:
-    """A namespace of the test's own; in the end its pods are gone, so that the nodes are empty."""
-    name = f"walltime-{next(_numbers)}"
-    Kubectl(small_cluster, "default")("create", "namespace", name)
-    yield Kubectl(small_cluster, name)
-    kinds = "jobs,deployments,statefulsets,pods"
-    Kubectl(small_cluster, name)("delete", kinds, "--all", "--cascade=foreground", "--timeout=100s")
 
 
 def served(kind: str, name: str, replicas: int, **more: Any) -> dict[str, Any]:

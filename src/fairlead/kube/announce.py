@@ -5,7 +5,6 @@ worker still sends one Event a second while they last. Repeats of the same (obje
 the series of the first. Must not raise, and must not wait for the API server anywhere but in its workers.
 """
 
-import asyncio
 import hashlib
 import socket
 import time
@@ -18,6 +17,7 @@ import msgspec
 import structlog
 
 from fairlead.kube.client import ApiClient, segment
+from fairlead.kube.crew import Crew
 from fairlead.kube.errors import ApiError, KubeError
 from fairlead.kube.outcomes import Metrics, Quiet, Stats, count
 from fairlead.model.command import Announce, Bind, ObjectRef
@@ -124,7 +124,7 @@ class Announcer:
         self._clock = clock
         self._queue: deque[tuple[Announce, bool]] = deque()
         self._series: OrderedDict[Key, Series] = OrderedDict()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._crew = Crew()
 
     def add(self, command: Announce, once: bool = False) -> None:
         """`once`: this is never said again (a pod is bound once), so it needs no memory."""
@@ -132,19 +132,13 @@ class Announcer:
             self._queue.popleft()
             count(self._stats, "events_dropped")
         self._queue.append((command, once))
-        if len(self._tasks) < self._parallel:
-            task = asyncio.create_task(self._work())
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+        if len(self._crew) < self._parallel:
+            self._crew.begin(self._work())
 
     async def close(self, patience: float = 1.0) -> None:
         """A little time for what is queued; Events are worth no more."""
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=patience)
+        await self._crew.close(patience)
         self._queue.clear()
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _work(self) -> None:
         while self._queue:

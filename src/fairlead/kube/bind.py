@@ -16,6 +16,7 @@ import structlog
 from msgspec import Struct
 
 from fairlead.kube.client import ApiClient, segment
+from fairlead.kube.crew import Crew
 from fairlead.kube.errors import ApiError, KubeError, Unreachable
 from fairlead.kube.outcomes import Metrics, Outcomes, Quiet, Stats, always, count
 from fairlead.model.command import Bind
@@ -136,7 +137,7 @@ class Binder:
         self._request_timeout = request_timeout
         self._queue_timeout = queue_timeout
         self._queue: deque[Job] = deque()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._crew = Crew()
         metrics.waiting.set_function(lambda: len(self._queue))
         # Finding a labelled counter costs as much as counting, and nearly all are this one.
         self._count_bound = metrics.binds.labels("bound").inc
@@ -145,18 +146,13 @@ class Binder:
         planned = self._planned(bind.pod, bind.version) if self._planned else None
         self._queue.append(Job(bind, planned, time.monotonic()))
         self._quiet.busy()
-        if len(self._tasks) < self._parallel:
-            task = asyncio.create_task(self._work())
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+        if len(self._crew) < self._parallel:
+            self._crew.begin(self._work())
 
     async def close(self, patience: float = 2.0) -> None:
         """Nothing new is sent; what is in flight gets `patience` seconds."""
         self._queue.clear()
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=patience)
-        for task in self._tasks:
-            task.cancel()
+        await self._crew.close(patience)
 
     async def _work(self) -> None:
         while self._queue:

@@ -17,6 +17,7 @@ import structlog
 from fairlead.kube.announce import MERGE_PATCH, Announcer
 from fairlead.kube.bind import pod_path
 from fairlead.kube.client import ApiClient, segment
+from fairlead.kube.crew import Crew
 from fairlead.kube.errors import ApiError, KubeError
 from fairlead.kube.insist import insist
 from fairlead.kube.outcomes import Metrics, Stats, always, count
@@ -51,7 +52,7 @@ class Ender:
         self._fence = fence
         self._request_timeout = request_timeout
         self._room = asyncio.Semaphore(PARALLEL)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._crew = Crew()
 
     def add(self, command: End) -> None:
         """Begin all that the command asks for."""
@@ -63,15 +64,10 @@ class Ender:
             self._begin(ref, lambda left, ref=ref: self._delete_pod(ref, left))
 
     async def close(self, patience: float = 2.0) -> None:
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=patience)
-        for task in list(self._tasks):
-            task.cancel()
+        await self._crew.close(patience)
 
     def _begin(self, ref: ObjectRef, request: Callable[[float], Coroutine[Any, Any, None]]) -> None:
-        task = asyncio.create_task(self._work(ref, request))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._crew.begin(self._work(ref, request))
 
     async def _work(self, ref: ObjectRef, request: Callable[[float], Coroutine[Any, Any, None]]) -> None:
         async with self._room:

@@ -14,6 +14,7 @@ import structlog
 
 from fairlead.kube.bind import pod_path
 from fairlead.kube.client import ApiClient
+from fairlead.kube.crew import Crew
 from fairlead.kube.errors import ApiError, KubeError
 from fairlead.kube.insist import insist
 from fairlead.kube.outcomes import Metrics, Outcomes, Stats, always, count
@@ -44,18 +45,13 @@ class Evictor:
         self._fence = fence
         self._request_timeout = request_timeout
         self._room = asyncio.Semaphore(PARALLEL)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._crew = Crew()
 
     def add(self, command: Evict) -> None:
-        task = asyncio.create_task(self._work(command))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._crew.begin(self._work(command))
 
     async def close(self, patience: float = 2.0) -> None:
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=patience)
-        for task in list(self._tasks):
-            task.cancel()
+        await self._crew.close(patience)
 
     async def _work(self, command: Evict) -> None:
         async with self._room:

@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from fairlead.kube.bind import pod_path
 from fairlead.kube.client import ApiClient, segment
+from fairlead.kube.crew import Crew
 from fairlead.kube.errors import ApiError, KubeError
 from fairlead.kube.outcomes import Metrics, Quiet, Stats, TokenBucket, count
 from fairlead.model.command import ObjectRef, PatchAnnotation, PatchCondition
@@ -98,7 +99,7 @@ class Patches:
         self._parallel = parallel
         self._pending: dict[str, dict[str, Wanted]] = {}
         self._busy: set[str] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._crew = Crew()
 
     def condition(self, command: PatchCondition) -> None:
         """One patch per pod."""
@@ -125,19 +126,15 @@ class Patches:
 
     async def close(self) -> None:
         self._pending.clear()
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._crew.close(0)
 
     def _add(self, purpose: str, wanted: Wanted) -> None:
         known = self._pending.setdefault(wanted.ref.uid, {})
         if known.pop(purpose, None):
             count(self._stats, f"{wanted.kind}s_superseded")
         known[purpose] = wanted
-        if len(self._tasks) < self._parallel:
-            task = asyncio.create_task(self._work())
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+        if len(self._crew) < self._parallel:
+            self._crew.begin(self._work())
 
     async def _work(self) -> None:
         while self._pending:
