@@ -95,7 +95,8 @@ def refresh(state: State, group: Group) -> None:
         requests = _started(state, group, found, owners)
     else:
         requests = _unstarted(state, group, found, owners)
-    group.shares = group.load = None
+    group.shares = None
+    state.unsettled[group.id] = None
     if group.phase in (Phase.STARTING, Phase.RUNNING):
         state.started[group.id] = None
     else:
@@ -319,6 +320,8 @@ def forget(state: State, group: Group) -> None:
     """Drop an ended group of which no pod exists any more; its label's incarnation number stays."""
     if group.phase is Phase.ENDED and not group.pods and not group.rejected:
         state.groups.pop(group.id, None)
+        state.ends.drop(group.id)
+        state.unsettled.pop(group.id, None)
         withdraw(state, group)
         if state.by_key.get(group.key) is group:
             del state.by_key[group.key]

@@ -23,6 +23,9 @@ class Outline:
         """`releases` in order of time; those not after now count as free now."""
         self.times = [now]
         self.levels = [[amount] for amount in free]
+        if len(self.levels) == 1:
+            self._only(releases)
+            return
         for until, need in releases:
             if until > self.times[-1]:
                 self.times.append(until)
@@ -30,6 +33,18 @@ class Outline:
                     level.append(level[-1])
             for k, amount in need:
                 self.levels[k][-1] += amount
+
+    def _only(self, releases: Iterable[tuple[int, Need]]) -> None:
+        """The same for a single resource: as one loop over numbers."""
+        times, level = self.times, self.levels[0]
+        last, amount = times[0], level[0]
+        for until, need in releases:
+            if until > last:
+                times.append(until)
+                level.append(amount)
+                last = until
+            if need:
+                level[-1] = amount = amount + need[0][1]
 
     def now(self, need: Need) -> bool:
         """Whether that much is free at this very moment."""

@@ -8,14 +8,13 @@ from operator import itemgetter
 
 import numpy as np
 
+from fairlead.core.ends import End, Load
 from fairlead.core.profile import Release, Share
 from fairlead.core.state import Group, State
 from fairlead.model.pod import Amounts
 
 _MOMENT, _LINGERS = 5_000, 30_000
 _LEAST_OVERRUN = 60_000
-Load = tuple[tuple[int, int], ...]
-"""(resource row, amount) pairs, and in the last place (-1, number of pods)."""
 
 
 def releases(state: State) -> tuple[Release, ...]:
@@ -37,23 +36,27 @@ def ends(state: State, *, all_of_them: bool = True) -> list[tuple[int, Load]] | 
     None if anything has no known end, be it a pod that is no group's of ours; with `all_of_them` False such
     things are left out.
     """
-    found: list[tuple[int, Load]] = []
-    now, counted = state.now, 0
-    for gid in state.started:
-        group = state.groups[gid]
-        load = group.load
-        if load is None:
-            load = group.load = _load(state, group)
-        counted += load[-1][1]
-        if group.duration:
-            until = _began(group) + group.duration
-            found.append((until if until > now else expected_end(_began(group), group.duration, now), load))
-        elif all_of_them:
-            return None
-    if all_of_them and counted < len(state.inventory.held):
+    known, now = state.ends, state.now
+    for gid in state.unsettled:
+        group = state.groups.get(gid)
+        if group is None or gid not in state.started:
+            known.drop(gid)
+        else:
+            until = _began(group) + group.duration if group.duration else 0
+            known.put(End(until, gid, _load(state, group)))
+    state.unsettled.clear()
+    if all_of_them and (known.endless or known.pods < len(state.inventory.held)):
         return None
-    found.sort(key=_UNTIL)
+    found = [(end.until, end.load) for end in known.in_order]
+    if found and found[0][0] <= now:
+        found = [(end.until if end.until > now else _overdue(state, end), end.load) for end in known.in_order]
+        found.sort(key=_UNTIL)
     return found
+
+
+def _overdue(state: State, end: End) -> int:
+    duration = state.groups[end.group].duration
+    return expected_end(end.until - duration, duration, state.now)
 
 
 _UNTIL = itemgetter(0)

@@ -8,6 +8,7 @@ so that the same events give the same plans under any hash seed.
 import heapq
 from collections.abc import Iterator
 
+from fairlead.core.ends import Ends
 from fairlead.core.inventory import Inventory
 from fairlead.core.profile import Share
 from fairlead.core.snapshot import Order, Request
@@ -107,8 +108,6 @@ class Group:
         """What its walltime was last read from while it ran."""
         self.shares: tuple[Share, ...] | None = None
         """What its pods hold, if counted since it was last touched (`core.running`)."""
-        self.load: tuple[tuple[int, int], ...] | None = None
-        """The same in sum: resource rows and amounts, and in the last place (-1, pods)."""
         self.saved: GroupRecord | None = None
         self.told: tuple[object, ...] = ()
         """What was last written about the group to Kubernetes; owned by `control.telling`."""
@@ -239,6 +238,9 @@ class State(Waiting):
         self.epoch = 0
         self.dirty = False
         self.touched: dict[str, None] = {}
+        self.ends = Ends()
+        self.unsettled: dict[str, None] = {}
+        """Groups that have been looked at since `ends` was kept (`core.running`)."""
         self.noted: dict[str, None] = {}
         """Groups about which something was decided that is to be saved or told; they are as they were."""
         self._timers: list[tuple[int, int, str]] = []
