@@ -5,7 +5,8 @@ from hypothesis import strategies as st
 
 from fairlead.core.labels import NodeClasses
 from fairlead.model.node import Node, Taint
-from fairlead.model.pod import Expression, Operator, Toleration
+from fairlead.model.pod import Toleration
+from fairlead.model.selector import Expression, Operator
 
 keys = st.sampled_from(["a", "b", "c"])
 values = st.sampled_from(

@@ -26,3 +26,5 @@ class Node(Struct, frozen=True, gc=False, omit_defaults=True):
     ready: bool = True
     deleting: bool = False
     created: int = 0
+    features: tuple[str, ...] = ()
+    """Features that its kubelet declares."""

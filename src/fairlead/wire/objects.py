@@ -32,6 +32,7 @@ def node(wire: WireNode) -> Node:
         ready=all(each.status == "True" for each in status.conditions if each.type == "Ready"),
         deleting=meta.deletion_timestamp is not None,
         created=millis(meta.creation_timestamp),
+        features=tuple(status.declared_features),
     )
 
 
