@@ -183,6 +183,17 @@ def replay(
     replaying.show(file)
 
 
+@app.command(name="filter", epilog="Example: fairlead filter cases.jsonl.xz --json > verdicts.jsonl")
+def filter_(
+    file: Annotated[Path, typer.Argument(help="Cases, one per line: a pod, nodes, pods, storage.")],
+    as_json: Annotated[bool, typer.Option("--json", help="A line of JSON per case.")] = False,
+) -> None:
+    """Which nodes the default filters leave for a pod, and why not the others."""
+    from fairlead.cli import filter
+
+    filter.show(file, as_json)
+
+
 @app.command(epilog="Example: fairlead version")
 def version() -> None:
     """The version of this program."""

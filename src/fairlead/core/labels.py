@@ -20,7 +20,8 @@ Constraints = tuple[tuple[Expression, ...], tuple[tuple[Expression, ...], ...], 
 TEMPORARY = "node.kubernetes.io/"
 """Taints under this prefix tell of a node's present condition, not of what it is meant for."""
 _NOT_READY = Taint("node.kubernetes.io/not-ready")
-_UNSCHEDULABLE = Taint("node.kubernetes.io/unschedulable")
+UNSCHEDULABLE = Taint("node.kubernetes.io/unschedulable")
+"""A cordon counts as this taint."""
 
 
 def tolerates(tolerations: Sequence[Toleration], taint: Taint) -> bool:
@@ -52,6 +53,7 @@ class NodeClasses:
         )
         self._known = np.array([n is not None for n in nodes], dtype=bool)
         self.columns = LabelColumns(self.names, [node.labels if node else {} for node in nodes])
+        self.cordoned = np.array([node is not None and node.unschedulable for node in nodes], dtype=bool)
         self._taints = [node.taints if node else () for node in nodes]
         self._tainted: dict[tuple[Toleration, ...], Mask] = {}
         self._now: dict[Constraints, Mask] = {}
@@ -118,5 +120,5 @@ def _accepts(node: Node, tolerations: Sequence[Toleration], nominal: bool) -> bo
         if not node.ready:
             taints.append(_NOT_READY)
         if node.unschedulable:
-            taints.append(_UNSCHEDULABLE)
+            taints.append(UNSCHEDULABLE)
     return _tolerates_all(tolerations, taints)

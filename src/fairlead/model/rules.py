@@ -30,12 +30,19 @@ class Spread(Struct, frozen=True, gc=False, omit_defaults=True):
     honor_taints: bool = False
 
 
+ALL_ADDRESSES = "0.0.0.0"
+
+
 class HostPort(Struct, frozen=True, gc=False, order=True, omit_defaults=True):
-    """A port on the node itself; 0.0.0.0 is every address."""
+    """A port on the node itself, on one address or on all."""
 
     port: int
     protocol: str = "TCP"
-    ip: str = "0.0.0.0"
+    ip: str = ALL_ADDRESSES
+
+
+CLAIM = "persistentVolumeClaim"
+EPHEMERAL = "ephemeral"
 
 
 class Volume(Struct, frozen=True, gc=False, omit_defaults=True):

@@ -16,14 +16,12 @@ from fairlead.model.pod import OwnerRef, Pod, PodPhase, Shape, Toleration
 from fairlead.model.selector import Expression, Operator
 from fairlead.wire.resources import StatusRequests, amounts, apply_pod_level, container_sums, host_ports, read
 from fairlead.wire.resources import add as add_sums
-from fairlead.wire.rules import kind_of, looked_at, match_labels, rules
+from fairlead.wire.rules import kind_of, looked_at, match_labels, node_term, rules
 from fairlead.wire.structs import (
     Affinity,
     Container,
     ContainerStatus,
-    NodeRequirement,
     NodeSelector,
-    NodeTerm,
     ObjectMeta,
     PodOutline,
     PodSpec,
@@ -239,17 +237,7 @@ def _required(affinity: Affinity | None) -> tuple[tuple[Expression, ...], ...]:
     selector: NodeSelector | None = required and required.requiredDuringSchedulingIgnoredDuringExecution
     if selector is None:
         return ()
-    return tuple(sorted({_term(term) for term in selector.node_selector_terms})) or ((),)
-
-
-def _term(term: NodeTerm) -> tuple[Expression, ...]:
-    labels = [_expression(each, field=False) for each in term.match_expressions]
-    fields = [_expression(each, field=True) for each in term.match_fields]
-    return tuple(sorted(labels + fields))
-
-
-def _expression(wire: NodeRequirement, field: bool) -> Expression:
-    return Expression(wire.key, Operator(wire.operator), tuple(sorted(wire.values)), field)
+    return tuple(sorted({node_term(term) for term in selector.node_selector_terms})) or ((),)
 
 
 def _unsupported(parts: ShapeParts) -> Iterator[str]:

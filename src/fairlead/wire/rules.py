@@ -1,17 +1,20 @@
 """What a pod on the wire asks of other pods, of ports and of volumes -> the Rules that filters look at. Pure.
 
-Called by `wire.pod` on a cache miss. Raises ValueError for an operator that does not exist.
+Called by `wire.pod` on a cache miss, and in part by `wire.storage`. Raises ValueError for an operator that
+does not exist.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from fairlead.model.rules import NO_RULES, HostPort, PodTerm, Rules, Spread, Volume
+from fairlead.model.rules import ALL_ADDRESSES, NO_RULES, HostPort, PodTerm, Rules, Spread, Volume
 from fairlead.model.selector import Expression, Operator, Selector
 from fairlead.wire.structs import (
     Affinity,
     Container,
     ContainerPort,
     LabelSelector,
+    NodeRequirement,
+    NodeTerm,
     PodAffinity,
     VolumeSource,
     WirePodTerm,
@@ -20,7 +23,6 @@ from fairlead.wire.structs import (
 )
 
 HARD = "DoNotSchedule"
-ALL_ADDRESSES = "0.0.0.0"
 RESTART_ALL = "RestartAllContainersOnContainerExits"
 USERNS_ON_HOST = "UserNamespacesHostNetworkSupport"
 KINDS = tuple(name for name in WireVolume.__struct_fields__ if name != "name")
@@ -32,17 +34,18 @@ def selector(wire: LabelSelector | None) -> Selector:
     if wire is None:
         return None
     pairs = [Expression(key, Operator.IN, (value,)) for key, value in wire.match_labels.items()]
-    return tuple(
-        sorted(
-            {
-                *pairs,
-                *(
-                    Expression(each.key, Operator(each.operator), tuple(sorted(each.values)))
-                    for each in wire.match_expressions
-                ),
-            }
-        )
-    )
+    return tuple(sorted({*pairs, *(_expression(each) for each in wire.match_expressions)}))
+
+
+def node_term(wire: NodeTerm) -> tuple[Expression, ...]:
+    """A conjunction over a node's labels and fields."""
+    labels = [_expression(each, field=False) for each in wire.match_expressions]
+    fields = [_expression(each, field=True) for each in wire.match_fields]
+    return tuple(sorted(labels + fields))
+
+
+def _expression(wire: NodeRequirement, field: bool = False) -> Expression:
+    return Expression(wire.key, Operator(wire.operator), tuple(sorted(wire.values)), field)
 
 
 def looked_at(volumes: Iterable[WireVolume]) -> list[WireVolume]:
@@ -121,15 +124,20 @@ def _volume(wire: WireVolume) -> Volume:
     source: object = getattr(wire, kind)
     if not isinstance(source, VolumeSource):
         return Volume(kind, wire.name)
-    name = {
+    pool = (source.pool or "rbd") if kind == "rbd" else ""
+    return Volume(kind, source_id(kind, source), source.read_only, pool, tuple(source.monitors))
+
+
+def source_id(kind: str, source: VolumeSource) -> str:
+    """What tells volumes of this kind apart."""
+    ids = {
         "persistentVolumeClaim": source.claim_name,
         "gcePersistentDisk": source.pd_name,
         "azureDisk": source.disk_uri,
         "iscsi": source.iqn,
         "rbd": source.image,
-    }.get(kind, source.volume_id)
-    pool = (source.pool or "rbd") if kind == "rbd" else ""
-    return Volume(kind, name, source.read_only, pool, tuple(source.monitors))
+    }
+    return ids.get(kind, source.volume_id)
 
 
 def _features(containers: Iterable[Container], userns_on_host: bool) -> Iterator[str]:

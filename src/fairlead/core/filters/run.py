@@ -1,0 +1,48 @@
+"""All filters on one pod: the verdict of each plugin, and which nodes are feasible.
+
+Called by whoever wants to know where a pod may go. Each plugin is asked on its own and about every node,
+also where another has rejected it already, so that all reasons can be told.
+"""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from fairlead.core.columns import Mask
+from fairlead.core.filters import affinity, binding, limits, resources, spread, static, volumes
+from fairlead.core.filters.cluster import Cluster
+from fairlead.core.filters.verdict import Rejection, Verdict
+from fairlead.model.pod import Pod
+
+PLUGINS: Mapping[str, Callable[[Cluster, Pod], list[Rejection]]] = MappingProxyType(
+    {
+        "NodeUnschedulable": static.node_unschedulable,
+        "NodeName": static.node_name,
+        "TaintToleration": static.taint_toleration,
+        "NodeAffinity": static.node_affinity,
+        "NodePorts": resources.node_ports,
+        "NodeResourcesFit": resources.node_resources_fit,
+        "VolumeRestrictions": volumes.volume_restrictions,
+        "NodeVolumeLimits": limits.node_volume_limits,
+        "VolumeBinding": binding.volume_binding,
+        "VolumeZone": volumes.volume_zone,
+        "PodTopologySpread": spread.pod_topology_spread,
+        "InterPodAffinity": affinity.inter_pod_affinity,
+        "NodeDeclaredFeatures": static.node_declared_features,
+    }
+)
+"""In the order in which kube-scheduler asks them."""
+
+
+def verdicts(cluster: Cluster, pod: Pod) -> dict[str, Verdict]:
+    """Plugin -> its verdict on every node row of the cluster."""
+    size = len(cluster)
+    return {name: Verdict(size, plugin(cluster, pod)) for name, plugin in PLUGINS.items()}
+
+
+def feasible(cluster: Cluster, found: Mapping[str, Verdict]) -> Mask:
+    """[node] whether no plugin rejects it."""
+    mask = cluster.everywhere()
+    for verdict in found.values():
+        for rejection in verdict.rejections:
+            mask &= ~rejection.mask
+    return mask
