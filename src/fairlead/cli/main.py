@@ -16,6 +16,7 @@ from typer.core import TyperGroup
 from fairlead import __version__
 from fairlead.cli.demo import demo
 from fairlead.cli.errors import told
+from fairlead.cli.resource_query import resource_query
 from fairlead.cli.scheduler import scheduler
 from fairlead.cli.simulate import EPILOG as SIMULATE_EXAMPLES
 from fairlead.cli.simulate import simulate
@@ -82,6 +83,11 @@ app.command(epilog="Example: fairlead scheduler --config fairlead.yaml --port 80
 app.command(epilog="Example: fairlead demo --keep")(demo)
 
 app.command(epilog=SIMULATE_EXAMPLES)(simulate)
+
+app.command(
+    "resource-query",
+    epilog='Example: echo "match allocate job.yaml" | fairlead resource-query -L tiny.graphml',
+)(resource_query)
 
 OutputOption = Annotated[Output, typer.Option("--output", "-o", help="table, wide or json.")]
 ServerOption = Annotated[

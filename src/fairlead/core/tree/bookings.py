@@ -1,0 +1,105 @@
+"""Who holds which vertices, and when: allocations and reservations over time.
+
+Owned by `core.tree.graph`; read by matching. A vertex is held exclusively (all of it) or shared (something
+below it is held). Times are whole seconds, spans are half-open [start, end). Must not decide anything.
+"""
+
+from bisect import bisect_right
+
+from msgspec import Struct
+
+Span = tuple[int, int]
+
+
+class Held(Struct):
+    """One vertex of a job: how much of it, and whether nobody else may use it."""
+
+    needs: int
+    exclusive: bool
+
+
+class Job(Struct):
+    """What a job holds. `held` is in the order of emission: children before their parent."""
+
+    id: int
+    start: int
+    end: int
+    reserved: bool
+    held: dict[int, Held]
+    counts: bool = True
+    """Whether its start and end are instants at which later requests are tried."""
+
+
+class Bookings:
+    """All jobs, by id and by vertex."""
+
+    def __init__(self) -> None:
+        self.jobs: dict[int, Job] = {}
+        self.exclusive: dict[int, dict[int, Span]] = {}
+        """Vertex -> job -> span, for what is held exclusively."""
+        self.any: dict[int, dict[int, Span]] = {}
+        """The same for all that is held, shared or not."""
+
+    def add(self, job: Job) -> None:
+        """Book a new job."""
+        self.jobs[job.id] = job
+        span = (job.start, job.end)
+        for v, held in job.held.items():
+            self.any.setdefault(v, {})[job.id] = span
+            if held.exclusive:
+                self.exclusive.setdefault(v, {})[job.id] = span
+
+    def remove(self, id_: int) -> Job:
+        """Give back all that the job holds."""
+        job = self.jobs.pop(id_)
+        for v in job.held:
+            self._forget(v, id_)
+        return job
+
+    def release(self, id_: int, vertices: set[int]) -> None:
+        """Give back some vertices of a job."""
+        job = self.jobs[id_]
+        for v in vertices:
+            if job.held.pop(v, None) is not None:
+                self._forget(v, id_)
+
+    def free(self, v: int, start: int, end: int) -> bool:
+        """Whether nobody holds the vertex exclusively at any time in [start, end)."""
+        spans = self.exclusive.get(v)
+        return not spans or not _overlap(spans, start, end)
+
+    def untouched(self, v: int, start: int, end: int) -> bool:
+        """Whether nobody holds the vertex or anything below it in [start, end)."""
+        spans = self.any.get(v)
+        return not spans or not _overlap(spans, start, end)
+
+    def allocated(self, v: int) -> bool:
+        """Whether some allocation, however long it should have lasted, holds the vertex exclusively."""
+        return any(not self.jobs[id_].reserved for id_ in self.exclusive.get(v, ()))
+
+    def instants(self, after: int) -> list[int]:
+        """When anything starts or ends later than `after`, in order."""
+        found = {t for job in self.jobs.values() if job.counts for t in (job.start, job.end)}
+        times = sorted(found)
+        return times[bisect_right(times, after) :]
+
+    def moved(self, where: dict[int, int]) -> "Bookings":
+        """The same over another tree: old -> new vertex numbers; what is not in it is given back."""
+        other = Bookings()
+        for job in self.jobs.values():
+            held = {where[v]: held for v, held in job.held.items() if v in where}
+            if any(each.exclusive for each in held.values()):
+                other.add(Job(job.id, job.start, job.end, job.reserved, held, job.counts))
+        return other
+
+    def _forget(self, v: int, id_: int) -> None:
+        for spans in (self.any, self.exclusive):
+            there = spans.get(v)
+            if there is not None:
+                there.pop(id_, None)
+                if not there:
+                    del spans[v]
+
+
+def _overlap(spans: dict[int, Span], start: int, end: int) -> bool:
+    return any(a < end and start < b for a, b in spans.values())
