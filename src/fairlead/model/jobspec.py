@@ -6,6 +6,8 @@ Read by `wire.jobspec`, matched by `core.tree`. Must not know files, nor how a r
 from msgspec import Struct
 
 SLOT = "slot"
+XOR_SLOT = "xor_slot"
+"""Of sibling xor_slots one is taken."""
 
 
 class Count(Struct, frozen=True):

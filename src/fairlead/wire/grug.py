@@ -1,7 +1,8 @@
 """GRUG: recipes in GraphML that say how to generate a resource graph, as Flux reads them.
 
 Called by `cli.query_run`. A recipe's nodes are kinds of pools, its edges say how many of the target each
-source gets. Only the containment subsystem is generated. All errors are TreeErrors. Must not know what pools mean.
+source gets. Only the containment subsystem is generated. All errors are TreeErrors.
+Must not know what pools mean.
 """
 
 import xml.etree.ElementTree as ET

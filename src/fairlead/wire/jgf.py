@@ -1,7 +1,7 @@
 """JSON Graph Format, as Flux uses it for resource graphs: read into a tree's pools, and written.
 
 Called by `cli.query_run` and the session. Only the containment subsystem is read. All errors are TreeErrors
-that name the vertex or edge. Must not know bookings beyond what is written: count and exclusivity of each vertex.
+that name the vertex or edge. Must not know bookings beyond the counts it is given.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -64,8 +64,11 @@ def written(
 def whole(tree: Tree) -> str:
     """A tree as a JGF text that reads as the same tree: parents first, children in order."""
     graph = written(tree, ((v, tree.sizes[v], False) for v in range(len(tree))))
-    for v in (~tree.up).nonzero()[0].tolist():
-        graph["graph"]["nodes"][v]["metadata"]["status"] = 1
+    for pool, node in zip(tree.pools, graph["graph"]["nodes"], strict=True):
+        if pool.unit:
+            node["metadata"]["unit"] = pool.unit
+        if not pool.up:
+            node["metadata"]["status"] = 1
     return msgspec.json.format(msgspec.json.encode(graph), indent=1).decode() + "\n"
 
 
@@ -198,8 +201,6 @@ def _node(tree: Tree, v: int, count: int, exclusive: bool, filters: Mapping[str,
     metadata["rank"] = pool.rank
     if exclusive:
         metadata["exclusive"] = True
-    if pool.unit:
-        metadata["unit"] = pool.unit
     if count != 1:
         metadata["size"] = count
     metadata["paths"] = {CONTAINMENT: tree.paths[v]}

@@ -12,9 +12,8 @@ from typing import Any, cast
 import yaml
 
 from fairlead.model.idset import hostlist, idset
-from fairlead.model.jobspec import SLOT, Constraint, Count, Jobspec, Resource
+from fairlead.model.jobspec import SLOT, XOR_SLOT, Constraint, Count, Jobspec, Resource
 
-XOR_SLOT = "xor_slot"
 UNBOUNDED = (1 << 32) - 1
 """The max of a count that gives none."""
 STANDARD_TYPES = frozenset({SLOT, XOR_SLOT, "cluster", "rack", "node", "core", "gpu"})

@@ -37,8 +37,9 @@ class Filters:
         """The types counted at a vertex."""
         if not self.tree.children[v]:
             return []
-        own = self._anchors.get(self.tree.type[v], set[str]())
-        return [*sorted(own), *sorted(self._anchors.get(ANY, set[str]()) - own)]
+        type_ = self.tree.type[v]
+        own = self._anchors.get(type_, set[str]())
+        return [*sorted(own), *sorted(self._anchors.get(ANY, set[str]()) - own - {type_})]
 
     def counts(self, type_: str) -> bool:
         """Whether a type is counted anywhere."""
@@ -47,6 +48,11 @@ class Filters:
     def see(self, held: dict[int, Held]) -> bool:
         """Whether anything that is held below the root is counted there."""
         return any(v != 0 and self.tree.type[v] in self._counted for v in held)
+
+    def sees_below(self, held: dict[int, Held], v: int) -> bool:
+        """Whether anything that is held below this vertex is counted anywhere, and this vertex counts."""
+        end, types = int(self.tree.end[v]), self.tree.type
+        return bool(self.types_at(v)) and any(v < w < end and types[w] in self._counted for w in held)
 
     def total(self, v: int, type_: str) -> int:
         """How much of the type there is strictly below the vertex."""

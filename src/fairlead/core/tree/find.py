@@ -138,7 +138,8 @@ class Found:
         ):
             return lambda _: False
         if key in ("jobid-tag", "jobid-span"):
-            return lambda v: v in job.held and (key == "jobid-tag" or bool(self.graph.filters.types_at(v)))
+            spans = self.graph.filters.sees_below
+            return lambda v: v in job.held and (key == "jobid-tag" or spans(job.held, v))
         return lambda v: v in job.held and job.held[v].exclusive
 
     def _next(self, word: str) -> bool:

@@ -13,7 +13,7 @@ from msgspec import Struct
 from fairlead.core.tree.bookings import Bookings, Held, Job
 from fairlead.core.tree.columns import Pool, Tree, TreeError
 from fairlead.core.tree.constraint import admits
-from fairlead.core.tree.counts import nodes_asked
+from fairlead.core.tree.counts import alternatives, nodes_asked
 from fairlead.core.tree.filters import Filters
 from fairlead.core.tree.matchpolicy import NODE, MatchPolicy
 from fairlead.core.tree.order import Order
@@ -80,8 +80,7 @@ class Graph:
             return Outcome(Verdict.granted if self._ever(jobspec, allowed) else Verdict.never)
         if not self._nodes_enough(jobspec, allowed):
             return Outcome(Verdict.never if op is Op.allocate_with_satisfiability else Verdict.busy)
-        walk = self._walk(Aim.now, now, jobspec, allowed)
-        held = walk.select(jobspec.resources)
+        walk, held = self._select(Aim.now, now, jobspec, allowed)
         if held is not None:
             return self._grant(id_, now, jobspec, held, op, now, walk.visits)
         if op is Op.allocate_orelse_reserve:
@@ -98,16 +97,14 @@ class Graph:
         for at in self.bookings.instants(now):
             if at + self._duration(jobspec, at) > self.horizon:
                 break
-            walk = self._walk(Aim.later, at, jobspec, allowed)
-            held = walk.select(jobspec.resources)
+            walk, held = self._select(Aim.later, at, jobspec, allowed)
             visits += walk.visits
             if held is not None:
                 return self._grant(id_, at, jobspec, held, op, now, visits)
         return Outcome(Verdict.busy if self._ever(jobspec, allowed) else Verdict.never, visits=visits)
 
     def _ever(self, jobspec: Jobspec, allowed: Callable[[int], bool] | None) -> bool:
-        walk = self._walk(Aim.ever, 0, jobspec, allowed)
-        return walk.select(jobspec.resources) is not None
+        return self._select(Aim.ever, 0, jobspec, allowed)[1] is not None
 
     def _nodes_enough(self, jobspec: Jobspec, allowed: Callable[[int], bool] | None) -> bool:
         """Whether as many nodes are up, and admitted, as the request names, whatever it wants of them."""
@@ -118,8 +115,11 @@ class Graph:
             return False
         return allowed is None or sum(allowed(int(v)) for v in self.tree.of_type(NODE)) >= wanted
 
-    def _walk(self, aim: Aim, at: int, jobspec: Jobspec, allowed: Callable[[int], bool] | None) -> Walk:
-        return Walk(
+    def _select(
+        self, aim: Aim, at: int, jobspec: Jobspec, allowed: Callable[[int], bool] | None
+    ) -> tuple[Walk, dict[int, Held] | None]:
+        """The match at one instant; of alternatives the first that fits."""
+        walk = Walk(
             self.tree,
             self.bookings,
             self.policy,
@@ -129,6 +129,12 @@ class Graph:
             allowed=allowed,
             flexible=self.flexible,
         )
+        choices = alternatives(jobspec.resources) if self.flexible else (jobspec.resources,)
+        for resources in choices:
+            held = walk.select(resources)
+            if held is not None:
+                return walk, held
+        return walk, None
 
     def _duration(self, jobspec: Jobspec, at: int) -> int:
         return jobspec.duration or self.horizon - at
@@ -168,9 +174,7 @@ class Graph:
         if not left and job.counts:
             self.bookings.remove(id_)
             return True
-        if (
-            not left
-        ):  # the filters do not see such a job end: what is above stays its own until it is cancelled
+        if not left:  # no filter sees that this was all: what is above stays the job's until it is cancelled
             left = {v for v in job.held if v not in gone}
         needed = left | {above for v in left for above in self.tree.ancestors(v)}
         self.bookings.release(id_, {v for v in job.held if v in gone or v not in needed})

@@ -1,7 +1,7 @@
 """Slots: sets of children of one vertex that are taken together; and when enough has been found.
 
-Called by `core.tree.walk`. Everything in a slot is exclusive. A vertex is never split between slots, so a slot
-that asks for 40 GB where vertices have 32 takes two. Must not know policies beyond which way they rank.
+Called by `core.tree.walk`. Everything in a slot is exclusive. A vertex is never split between slots: one that
+asks for 40 GB where vertices have 32 takes two. Must not know policies beyond which way they rank.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,8 @@ def fill(walk: Explorer, v: int, kinds: tuple[Resource, ...], found: Findings) -
     parts: dict[str, Resource] = {}
     for slot in kinds:
         for part in slot.children:
-            parts.setdefault(part.type, part)
+            if part.type not in parts or largest(part.count) > largest(parts[part.type].count):
+                parts[part.type] = part
     inside = Findings()
     walk.explore(v, tuple(parts.values()), False, True, inside, largest(kinds[-1].count))
     for type_ in list(inside.groups):

@@ -1,7 +1,7 @@
 """One match: a jobspec's resources against the tree at one span of time, depth first.
 
 Called by `core.tree.graph`. A vertex whose type the request names takes its best children; above the first
-named vertex levels may be left out, below it none. A slot stands for a set of children of one vertex. The policy
+named vertex levels may be left out, below it none. A slot stands for some children of one vertex. The policy
 `first` stops as soon as there is enough; the others rank all that fits. Must not change anything.
 """
 
@@ -55,6 +55,7 @@ class Walk:
 
     def select(self, resources: Sequence[Resource]) -> dict[int, Held] | None:
         """All that the best match takes, children before their parent; None if nothing fits."""
+        self.marks.clear()
         root = Findings()
         wants = [each for each in resources if each.type == self.tree.type[0]]
         exclusive = any(each.exclusive for each in wants)
