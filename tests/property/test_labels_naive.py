@@ -67,6 +67,8 @@ def number(text: str) -> int | None:
 def holds(e: Expression, name: str, labels: dict[str, str]) -> bool:
     if e.field:
         return (name in e.values) == (e.operator == Operator.IN)
+    if any(each[:1] in ("+", "-") for each in e.values):  # no value of a label: the whole term is in error
+        return False
     has, value = e.key in labels, labels.get(e.key, "")
     match e.operator:
         case Operator.IN:

@@ -4,6 +4,7 @@ Used by `core.labels` and by `core.filters`. The operators are those of node sel
 pods and namespaces use the first four. Semantics: k8s.io/apimachinery labels.Requirement.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from fairlead.model.selector import Expression, Operator
 
+LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?", re.ASCII)
 Mask = NDArray[np.bool_]
 Codes = NDArray[np.int32]
 
@@ -99,6 +101,8 @@ class LabelColumns:
         if e.field:
             named = np.array([name != "" and name in e.values for name in self._names], dtype=bool)
             return named if e.operator == Operator.IN else ~named
+        if not all(LABEL_VALUE.fullmatch(value) for value in e.values):
+            return np.zeros(len(self._labels), dtype=bool)  # not even NotIn: the whole term is in error
         codes, words = self.column(e.key)
         if e.operator in (Operator.EXISTS, Operator.DOES_NOT_EXIST):
             return (codes >= 0) == (e.operator == Operator.EXISTS)

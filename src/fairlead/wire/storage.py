@@ -3,6 +3,8 @@
 Called by `wire.cases`. Raises ValueError for a quantity or an operator that cannot be read.
 """
 
+from collections.abc import Mapping
+
 from msgspec import Struct
 
 from fairlead.model.quantity import milli, whole
@@ -21,6 +23,8 @@ from fairlead.wire.structs import LabelSelector, NodeSelector, ObjectMeta, Quant
 
 OLD_CLASS = "volume.beta.kubernetes.io/storage-class"
 BOUND = "pv.kubernetes.io/bind-completed"
+OLD_ZONE = "failure-domain.beta.kubernetes.io/zone"
+ZONE = "topology.kubernetes.io/zone"
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
 
 
@@ -212,7 +216,7 @@ def _volume(wire: WirePersistentVolume) -> PersistentVolume:
         affinity=_affinity(spec.node_affinity and spec.node_affinity.required),
         driver=spec.csi.driver if spec.csi else "",
         handle=spec.csi.volume_handle if spec.csi else "",
-        disk=_disk(spec),
+        disk=_disk(spec, meta.labels),
         attributes=spec.volume_attributes_class_name,
     )
 
@@ -227,7 +231,7 @@ def _affinity(wire: NodeSelector | None) -> tuple[tuple[Expression, ...], ...] |
     return tuple(tuple(e for e in node_term(each) if not e.field) for each in terms)
 
 
-def _disk(spec: VolumeSpec) -> tuple[str, str] | None:
+def _disk(spec: VolumeSpec, labels: Mapping[str, str]) -> tuple[str, str] | None:
     kinds = {
         "awsElasticBlockStore": spec.aws_elastic_block_store,
         "azureDisk": spec.azure_disk,
@@ -235,7 +239,23 @@ def _disk(spec: VolumeSpec) -> tuple[str, str] | None:
         "gcePersistentDisk": spec.gce_persistent_disk,
         "portworxVolume": spec.portworx_volume,
     }
-    return next(((kind, source_id(kind, each)) for kind, each in kinds.items() if each is not None), None)
+    for kind, source in kinds.items():
+        if source is not None:
+            name = source_id(kind, source)
+            place = _gce_place(labels) if kind == "gcePersistentDisk" else ""
+            return None if place is None else (kind, f"{place}{name}")
+    return None
+
+
+def _gce_place(labels: Mapping[str, str]) -> str | None:
+    """Where the disk is, as its driver writes it before the name; None if the labels contradict."""
+    zones = (labels.get(OLD_ZONE) or labels.get(ZONE) or "UNSPECIFIED").split("__")
+    if len(zones) == 1:
+        return f"projects/UNSPECIFIED/zones/{zones[0]}/disks/"
+    regions = {zone.rpartition("-")[0] for zone in zones if zone.count("-") == 2}
+    if len(regions) != 1 or any(zone.count("-") != 2 for zone in zones):
+        return None
+    return f"projects/UNSPECIFIED/regions/{regions.pop()}/disks/"
 
 
 def _storage_class(wire: WireStorageClass) -> StorageClass:

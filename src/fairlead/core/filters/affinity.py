@@ -33,10 +33,14 @@ def inter_pod_affinity(cluster: Cluster, pod: Pod) -> list[Rejection]:
 def namespaces_of(
     term: PodTerm, own: str, namespaces: Mapping[str, Mapping[str, str]]
 ) -> Sequence[str] | None:
-    """The namespaces that a term of a pod in `own` speaks of; None for all, also those nobody has listed."""
+    """The namespaces that a term of a pod to be placed in `own` speaks of; None for all, listed or not.
+
+    A selector that is satisfied without any label (DoesNotExist, NotIn) speaks of all namespaces: 1.36 lists
+    those that it selects, but goes on to show it other pods' namespaces as if they had no labels.
+    """
     if term.namespace_selector is None:
         return term.namespaces or (own,)
-    if not term.namespace_selector:
+    if matches(term.namespace_selector, {}):
         return None
     chosen = [name for name, labels in namespaces.items() if matches(term.namespace_selector, labels)]
     return [*term.namespaces, *chosen]

@@ -94,7 +94,7 @@ def _used_by(cluster: Cluster, pod: Pod, new: bool) -> Used:
             name = claim and _of_claim(cluster, claim)
         else:
             name = _of_disk(volume.kind, volume.id)
-        if name and all(name):
+        if name:
             found[name] = None
     return found
 
@@ -117,13 +117,15 @@ def _claim(cluster: Cluster, pod: Pod, volume: Volume, new: bool) -> Claim | Non
 def _of_claim(cluster: Cluster, claim: Claim) -> tuple[str, str] | None:
     volume = cluster.storage.volumes.get(claim.volume) if claim.volume else None
     if volume is not None:
-        return (volume.driver, volume.handle) if volume.driver else volume.disk and _of_disk(*volume.disk)
+        if not volume.driver:
+            return volume.disk and _of_disk(*volume.disk)
+        return (volume.driver, volume.handle) if volume.handle else None
     kind = cluster.storage.classes.get(claim.storage_class) if claim.storage_class else None
     if kind is None or kind.provisioner in _NEVER_COUNTED:
         return None
     # No volume yet: a name that no volume can have.
     driver = _PROVISIONERS.get(kind.provisioner, kind.provisioner)
-    return driver, f"unprovisioned {claim.namespace}/{claim.name}"
+    return (driver, f"unprovisioned {claim.namespace}/{claim.name}") if driver else None
 
 
 def _of_disk(kind: str, name: str) -> tuple[str, str] | None:
