@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 
 from fairlead.cli import filter as filters
 from fairlead.cli.main import app
+from fairlead.core.filters import rank
 from fairlead.core.filters.run import PLUGINS
 from fairlead.wire import cases
 from fairlead.wire.files import FileError
@@ -123,3 +124,39 @@ def test_a_line_that_cannot_be_read_is_named(tmp_path: Path, text: str, message:
 def test_another_kind_of_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FileError, match=r"give a \.jsonl file"):
         list(cases.read(tmp_path / "cases.yaml"))
+
+
+# -- scores --------------------------------------------------------------------------------------------
+
+SCORED = OWN.with_name("scores.jsonl")
+
+
+def check_scores(lines: Iterable[str]) -> Counter[str]:
+    """Fails at the first difference; returns how often each plugin scored."""
+    seen: Counter[str] = Counter()
+    for line in lines:
+        told = json.loads(line)["expect"]
+        ours = json.loads(msgspec.json.encode(filters.answer(cases.case(line), True)))
+        assert ours.get("scoreError") == told.get("scoreError"), told
+        assert ours.get("scores", {}) == told.get("scores", {}), json.loads(line)["id"]
+        seen.update(name for node in told.get("scores", {}).values() for name in node)
+        seen["errors"] += "scoreError" in told
+    return seen
+
+
+def test_own_cases_have_the_scores_of_kube_scheduler() -> None:
+    seen = check_scores(SCORED.read_text(encoding="utf-8").splitlines())
+    assert [name for name in (*rank.PLUGINS, "errors") if not seen[name]] == []
+
+
+def test_every_score_equals_kube_schedulers(oracle_data: Callable[[str], Path]) -> None:
+    with lzma.open(oracle_data("parity/cases.jsonl.xz"), "rt", encoding="utf-8") as lines:
+        seen = check_scores(lines)
+    assert [name for name in (*rank.PLUGINS, "errors") if not seen[name]] == []
+
+
+def test_command_ranks_what_is_left() -> None:
+    (line, *_) = run(str(SCORED), "--json", "--scores").stdout.splitlines()
+    assert "scores" in json.loads(line)
+    text = run(str(SCORED), "--scores").stdout
+    assert "TaintToleration" in text and "total" in text and "no scores: running PreScore" in text

@@ -476,6 +476,7 @@ def test_a_node() -> None:
     assert seen.allocatable == (("cpu", 7910), ("memory", 3 << 29), ("pods", 110))
     assert [(taint.key, taint.value, taint.effect) for taint in seen.taints] == [
         ("a", "1", "NoSchedule"),
+        ("p", "", "PreferNoSchedule"),
         ("z", "", "NoExecute"),
     ]
     assert (seen.unschedulable, seen.ready, seen.deleting) == (True, True, False)

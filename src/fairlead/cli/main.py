@@ -193,11 +193,12 @@ def replay(
 def filter_(
     file: Annotated[Path, typer.Argument(help="Cases, one per line: a pod, nodes, pods, storage.")],
     as_json: Annotated[bool, typer.Option("--json", help="A line of JSON per case.")] = False,
+    scores: Annotated[bool, typer.Option("--scores", help="Rank the nodes that are left, too.")] = False,
 ) -> None:
     """Which nodes the default filters leave for a pod, and why not the others."""
     from fairlead.cli import filter
 
-    filter.show(file, as_json)
+    filter.show(file, as_json, scores)
 
 
 @app.command(epilog="Example: fairlead version")

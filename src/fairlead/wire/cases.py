@@ -8,15 +8,42 @@ from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
+from msgspec import Struct
 
 from fairlead.model.node import Node
 from fairlead.model.pod import Pod
+from fairlead.model.preferences import Preferences
 from fairlead.model.storage import Storage
 from fairlead.wire import files, objects
 from fairlead.wire.files import FileError
 from fairlead.wire.pod import UNREADABLE, pod
+from fairlead.wire.preferences import preferences
 from fairlead.wire.storage import StorageObjects, storage
-from fairlead.wire.structs import MetadataOnly, WireNode, WirePod
+from fairlead.wire.structs import MetadataOnly, NodeStatus, ObjectMeta, WireNode, WirePod
+
+
+class Image(Struct, frozen=True, rename="camel"):
+    names: list[str] = []
+    size_bytes: int = 0
+
+
+class CaseNodeStatus(NodeStatus, frozen=True, rename="camel"):
+    images: list[Image] = msgspec.field(default_factory=list[Image])
+
+
+class CaseNode(WireNode, frozen=True):
+    """A node with its images, which nothing but scores looks at."""
+
+    status: CaseNodeStatus = CaseNodeStatus()
+
+
+class ServiceSpec(Struct, frozen=True):
+    selector: dict[str, str] = {}
+
+
+class Service(Struct, frozen=True):
+    metadata: ObjectMeta
+    spec: ServiceSpec = ServiceSpec()
 
 
 class Objects(StorageObjects, frozen=True, rename="camel", kw_only=True):
@@ -24,9 +51,10 @@ class Objects(StorageObjects, frozen=True, rename="camel", kw_only=True):
 
     id: str
     pod: WirePod
-    nodes: list[WireNode]
+    nodes: list[CaseNode]
     pods: list[WirePod] = msgspec.field(default_factory=list[WirePod])
     namespaces: list[MetadataOnly] = msgspec.field(default_factory=list[MetadataOnly])
+    services: list[Service] = msgspec.field(default_factory=list[Service])
 
 
 class Case(NamedTuple):
@@ -40,6 +68,12 @@ class Case(NamedTuple):
     storage: Storage
     gates: tuple[str, ...]
     """The pod's scheduling gates."""
+    preferences: dict[str, Preferences]
+    """Pod uid -> its wishes, of the pod itself, too."""
+    images: dict[str, tuple[tuple[str, int], ...]]
+    """Node -> (name, bytes) of the images there."""
+    services: tuple[tuple[str, dict[str, str]], ...]
+    """(Namespace, selector)."""
 
 
 _decode = msgspec.json.Decoder(Objects).decode
@@ -68,7 +102,14 @@ def case(line: str | bytes) -> Case:
         {each.metadata.name: each.metadata.labels for each in wire.namespaces},
         storage(wire),
         tuple(each.name for each in wire.pod.spec.scheduling_gates),
+        {each.metadata.uid: preferences(each) for each in (wire.pod, *wire.pods)},
+        {each.metadata.name: _images(each) for each in wire.nodes},
+        tuple((each.metadata.namespace, each.spec.selector) for each in wire.services),
     )
+
+
+def _images(node: CaseNode) -> tuple[tuple[str, int], ...]:
+    return tuple((name, each.size_bytes) for each in node.status.images for name in each.names)
 
 
 def _readable(wire: WirePod) -> Pod:

@@ -24,7 +24,7 @@ def node(wire: WireNode) -> Node:
             sorted(
                 Taint(each.key, each.value, each.effect)
                 for each in wire.spec.taints
-                if each.effect in ("NoSchedule", "NoExecute")
+                if each.effect in ("NoSchedule", "NoExecute", "PreferNoSchedule")
             )
         ),
         unschedulable=wire.spec.unschedulable,

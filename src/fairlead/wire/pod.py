@@ -144,12 +144,12 @@ def _unreadable_shape(error: Exception) -> Shape:
 
 def shape(spec: PodSpec, status: PodStatus, labels: Mapping[str, str]) -> Shape:
     try:
-        return _shape(_encode(_parts(spec, status, labels)))
+        return _shape(_encode(parts_of(spec, status, labels)))
     except (ValueError, OverflowError) as error:
         return _unreadable_shape(error)
 
 
-def _parts(spec: PodSpec, status: PodStatus, labels: Mapping[str, str]) -> ShapeParts:
+def parts_of(spec: PodSpec, status: PodStatus, labels: Mapping[str, str]) -> ShapeParts:
     statuses = _status_requests(status.container_statuses, status.init_container_statuses)
     whole = status.resources and (status.resources.requests, status.allocated_resources)
     return ShapeParts(

@@ -78,7 +78,7 @@ def rules(
         ports=tuple(sorted({_port(port) for each in lasting for port in each.ports if port.host_port > 0})),
         affinity=_terms(affinity and affinity.pod_affinity),
         anti_affinity=_terms(affinity and affinity.pod_anti_affinity),
-        spread=tuple(_spread(each, labels) for each in spread if each.when_unsatisfiable == HARD),
+        spread=tuple(spread_rule(each, labels) for each in spread if each.when_unsatisfiable == HARD),
         volumes=tuple(_volume(each) for each in volumes),
         features=tuple(_features([*containers, *inits], userns_on_host)),
     )
@@ -92,10 +92,11 @@ def _port(wire: ContainerPort) -> HostPort:
 def _terms(wire: PodAffinity | None) -> tuple[PodTerm, ...]:
     if wire is None:
         return ()
-    return tuple(_term(each) for each in wire.requiredDuringSchedulingIgnoredDuringExecution)
+    return tuple(pod_term(each) for each in wire.requiredDuringSchedulingIgnoredDuringExecution)
 
 
-def _term(wire: WirePodTerm) -> PodTerm:
+def pod_term(wire: WirePodTerm) -> PodTerm:
+    """A term as it is written: whose namespace it is about is decided where it is used."""
     return PodTerm(
         wire.topology_key,
         selector(wire.label_selector),
@@ -104,7 +105,8 @@ def _term(wire: WirePodTerm) -> PodTerm:
     )
 
 
-def _spread(wire: WireSpread, labels: Mapping[str, str]) -> Spread:
+def spread_rule(wire: WireSpread, labels: Mapping[str, str]) -> Spread:
+    """`labels` are those of the pod, or at least those that matchLabelKeys name."""
     chosen = selector(wire.label_selector)
     if chosen is not None:
         own = [Expression(key, Operator.IN, (labels[key],)) for key in wire.match_label_keys if key in labels]

@@ -49,6 +49,7 @@ class RestartRule(Struct, frozen=True, omit_defaults=True, gc=False):
 
 class Container(Struct, frozen=True, rename="camel", omit_defaults=True):
     name: str = ""
+    image: str = ""
     resources: Resources = Resources()
     ports: list[ContainerPort] = []
     restart_policy: str = ""
@@ -70,8 +71,14 @@ class NodeSelector(Struct, frozen=True, rename="camel", omit_defaults=True):
     node_selector_terms: list[NodeTerm] = []
 
 
+class PreferredTerm(Struct, frozen=True, omit_defaults=True):
+    weight: int = 0
+    preference: NodeTerm = NodeTerm()
+
+
 class NodeAffinity(Struct, frozen=True, omit_defaults=True):
     requiredDuringSchedulingIgnoredDuringExecution: NodeSelector | None = None
+    preferredDuringSchedulingIgnoredDuringExecution: list[PreferredTerm] | None = None
 
 
 class LabelSelector(Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -86,8 +93,14 @@ class WirePodTerm(Struct, frozen=True, rename="camel", omit_defaults=True):
     namespace_selector: LabelSelector | None = None
 
 
+class WeightedPodTerm(Struct, frozen=True, rename="camel", omit_defaults=True):
+    weight: int = 0
+    pod_affinity_term: WirePodTerm = WirePodTerm()
+
+
 class PodAffinity(Struct, frozen=True, omit_defaults=True):
     requiredDuringSchedulingIgnoredDuringExecution: list[WirePodTerm] = []
+    preferredDuringSchedulingIgnoredDuringExecution: list[WeightedPodTerm] = []
 
 
 class Affinity(Struct, frozen=True, rename="camel", omit_defaults=True):

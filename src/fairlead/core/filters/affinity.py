@@ -46,7 +46,7 @@ def namespaces_of(
     return [*term.namespaces, *chosen]
 
 
-def _speaks_of(term: PodTerm, own: str, pod: Pod, labels: Mapping[str, str]) -> bool:
+def speaks_of(term: PodTerm, own: str, pod: Pod, labels: Mapping[str, str]) -> bool:
     """Whether a term of a pod in namespace `own` matches `pod`, whose namespace has these labels."""
     names = term.namespaces or ((own,) if term.namespace_selector is None else ())
     near = pod.namespace in names or matches(term.namespace_selector, labels)
@@ -107,7 +107,7 @@ def _forbidden_to_it(cluster: Cluster, pod: Pod) -> Mask:
     labels = cluster.namespaces.get(pod.namespace, {})
     rows: dict[str, list[int]] = {}
     for (own, term), slots in cluster.pods.forbidding.items():
-        if _speaks_of(term, own, pod, labels):
+        if speaks_of(term, own, pod, labels):
             rows.setdefault(term.topology, []).extend(cluster.pods.rows_of(slots))
     mask = cluster.nothing()
     for key, found in rows.items():

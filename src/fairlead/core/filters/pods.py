@@ -70,6 +70,11 @@ class PodIndex:
                 if volume.kind == kind:
                     yield self.row(slot), volume
 
+    def everyone(self) -> Iterator[tuple[int, Pod]]:
+        """(Node row, pod) of all."""
+        for slot in self._slots.values():
+            yield self.row(slot), self.pod(slot)
+
     def with_volumes(self, node: str) -> Iterator[Pod]:
         """The pods on this node that have volumes."""
         for slot in self._volumes.get(node, {}):

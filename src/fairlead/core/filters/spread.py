@@ -35,7 +35,7 @@ def pod_topology_spread(cluster: Cluster, pod: Pod) -> list[Rejection]:
 def _too_full(cluster: Cluster, pod: Pod, each: Spread, labelled: Mask) -> Mask:
     """Nodes with the label whose domain would hold too many more than the emptiest one."""
     codes, _ = cluster.domains(each.topology)
-    counted = labelled & _honoured(cluster, pod, each)
+    counted = labelled & honoured(cluster, pod, each)
     counts, present = _counts(cluster, pod, each, counted)
     least = int(counts[present].min()) if int(present.sum()) >= max(each.domains, 1) else 0
     own = 1 if matches(each.selector, pod.labels) else 0
@@ -43,7 +43,7 @@ def _too_full(cluster: Cluster, pod: Pod, each: Spread, labelled: Mask) -> Mask:
     return (codes >= 0) & full[codes] if len(full) else cluster.nothing()
 
 
-def _honoured(cluster: Cluster, pod: Pod, each: Spread) -> Mask:
+def honoured(cluster: Cluster, pod: Pod, each: Spread) -> Mask:
     """Nodes that count at all, by the constraint's node policies."""
     mask = cluster.everywhere()
     if each.honor_affinity:
