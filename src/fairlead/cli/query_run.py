@@ -45,7 +45,7 @@ def run(o: Options) -> None:
         raise CliError(f"unknown subsystem {o.match_subsystems!r}; only CA (containment) is supported")
     if o.traverser not in ("simple", "flexible"):
         raise CliError(f"unknown traverser {o.traverser!r}; known: simple, flexible")
-    graph = _graph(o)
+    graph = graph_of(o)
     if o.output is None:
         return _lines(Session(graph, sys.stdout, o.match_format, o.elapse_time), o.disable_prompt)
     try:
@@ -56,7 +56,8 @@ def run(o: Options) -> None:
         raise CliError(f"{o.output}: {error.strerror or error}") from None
 
 
-def _graph(o: Options) -> Graph:
+def graph_of(o: Options) -> Graph:
+    """The graph that the options name. Raises CliError."""
     if o.load_format not in READERS:
         raise CliError(f"unknown format {o.load_format!r}; known: {', '.join(READERS)}")
     content = file_text(o.load_file)

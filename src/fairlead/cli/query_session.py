@@ -81,7 +81,7 @@ class Session:
             "stat": Command(self.stat, "s", 0, 0, "stat"),
             "cat": Command(self.cat, "a", 1, 1, "cat JOBSPEC"),
             "help": Command(self.help_, "h", 0, 1, "help"),
-            "quit": Command(lambda _: None, "q", 0, 0, "quit"),
+            "quit": Command(self.help_, "q", 0, 0, "quit"),
         }
         self._short = {command.short: name for name, command in self.commands.items()}
 

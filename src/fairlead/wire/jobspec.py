@@ -27,6 +27,7 @@ _RANGE = re.compile(r"(\d+)(?:(\+)|-(\d+)(?::(\d+)(?::([+*^]))?)?)?")
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 Fields = dict[str, Any]
+_COMPOUND: tuple[type, ...] = (dict, list)
 
 
 class JobspecError(Exception):
@@ -243,7 +244,7 @@ def _list(value: object, place: str) -> list[object]:
 
 
 def _scalar(value: object, place: str) -> str:
-    if value is None or isinstance(value, dict | list):
+    if value is None or isinstance(value, _COMPOUND):
         raise JobspecError(f"{place}: is {_shown(value)}, but must be one value")
     return str(value)
 

@@ -24,7 +24,8 @@ class Group(NamedTuple):
     """Candidates that are taken together: one vertex, or all that makes up one slot."""
 
     score: int
-    count: int
+    size: int
+    """How much of the type it counts for."""
     picks: tuple[Pick, ...]
     root: bool = False
 
@@ -43,7 +44,7 @@ class Findings:
     def add(self, type_: str, group: Group) -> None:
         """One more candidate."""
         self.groups.setdefault(type_, []).append(group)
-        self.there[type_] = self.there.get(type_, 0) + group.count
+        self.there[type_] = self.there.get(type_, 0) + group.size
 
     def merge(self, other: "Findings") -> None:
         """Take over the candidates of a vertex that the request does not name."""
@@ -57,7 +58,7 @@ class Findings:
         self.groups[type_] = groups
         left, taken = count, 0
         while left > 0:
-            left -= groups[taken].count
+            left -= groups[taken].size
             taken += 1
         self.chosen[type_] = taken
 

@@ -39,7 +39,8 @@ def fill(walk: Explorer, v: int, kinds: tuple[Resource, ...], found: Findings) -
     supply = {type_: iter(groups) for type_, groups in inside.groups.items()}
     made: list[Group] = []
     for number in pattern:
-        score, picks = 1, []
+        score = 1
+        picks: list[Pick] = []
         for part in kinds[number].children:
             count, got = taken(part.count, inside.there[part.type]), 0
             while got < count:
@@ -47,8 +48,8 @@ def fill(walk: Explorer, v: int, kinds: tuple[Resource, ...], found: Findings) -
                 if group is None:
                     return  # the parts do not divide as counted: no slot here at all
                 score += group.score
-                got += group.count
-                picks.append(Pick(group.picks[0].vertex, group.count, True))
+                got += group.size
+                picks.append(Pick(group.picks[0].vertex, group.size, True))
         made.append(Group(score, 1, tuple(picks)))
     for group in made:
         found.add(SLOT, group)
@@ -63,7 +64,7 @@ def _fit(slot: Resource, inside: Findings) -> int:
             return 0
         share = Share(count)
         for group in inside.groups[part.type]:
-            share.add(group.count)
+            share.add(group.size)
         fits.append(share.full)
     return min(fits, default=0)
 
