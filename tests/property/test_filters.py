@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairlead.core.filters.cluster import Cluster, cluster_of
+from fairlead.core.filters.domains import Domains
 from fairlead.core.filters.pods import PodIndex
 from fairlead.core.filters.run import feasible, verdicts
 from fairlead.core.filters.verdict import Code
@@ -267,3 +268,21 @@ def test_pods_that_came_and_went_leave_no_trace(world: World, pod: Pod, data: st
     assert len(lived) == len(fresh.pods)
     for name, verdict in verdicts(fresh, pod).items():
         assert verdict.codes.tolist() == verdicts(again, pod)[name].codes.tolist()
+
+
+@settings(max_examples=200)
+@given(worlds(), pods("new"), st.data())
+def test_counters_that_follow_say_what_a_fresh_look_does(world: World, pod: Pod, data: st.DataObject):
+    """Pods are placed one by one, some taken back: as if they had been there from the beginning."""
+    empty = cluster(world._replace(pods=[]))
+    domains = Domains(empty, pod)
+    rows = {node.name: row for row, node in enumerate(world.nodes)}
+    for other in [each for each in world.pods if each.node in rows and not each.ended]:
+        for _ in range(data.draw(st.integers(0, 1))):
+            domains.place(pod, rows[other.node])
+            domains.place(pod, rows[other.node], -1)
+        domains.place(other, rows[other.node])
+        fresh = cluster(world._replace(pods=world.pods[: world.pods.index(other) + 1]))
+        found = verdicts(fresh, pod)
+        accepted = (found["InterPodAffinity"].codes == 0) & (found["PodTopologySpread"].codes == 0)
+        assert domains.allowed().tolist() == accepted.tolist()

@@ -12,9 +12,10 @@ How the engine uses it:
 - *Counting* constraints stay with `core.inventory`: requests, the number of pods, and ports of one address.
   What NodeResourcesFit rejects is what `free` rejects; `resources.py` only words it as kube-scheduler does.
 - *Domain* constraints (affinity, spread) are counters per label value: `PodIndex.matching` finds the pods of
-  a selector through its postings, one `bincount` makes pods per node, another nodes per domain. The engine
-  adds to these counts for each member that it places in a Draft, one step per member, and asks again only
-  for the domain that changed; `PodIndex.add` and `remove` are what a placed or vanished pod costs, a few
-  dictionary entries.
+  a selector through its postings, one `bincount` makes pods per node, another nodes per domain. Who places a
+  group keeps one `domains.Domains` per kind of member: `allowed()` is the mask of the moment, `place(pod,
+  row)` counts a member that got its node, of this kind or another, `place(pod, row, -1)` takes it back when
+  a Draft is rewound. So members' constraints among themselves hold, one step per member. `PodIndex.add` and
+  `remove` are what a pod that comes or goes costs, a few dictionary entries.
 - `Verdict.codes` is all that placing needs. Reasons are put together only for those who ask for them.
 """
