@@ -139,7 +139,7 @@ class Change:
             return
         if words[1] not in ("up", "down"):
             raise TreeError("unrecognized status")
-        self.session.graph.tree.set_up(v, words[1] == "up")
+        self.session.graph.set_up(v, words[1] == "up")
 
     def get_status(self, words: list[str]) -> None:
         """`get-status PATH`."""

@@ -77,11 +77,27 @@ class Bookings:
         """Whether some allocation, however long it should have lasted, holds the vertex exclusively."""
         return any(not self.jobs[id_].reserved for id_ in self.exclusive.get(v, ()))
 
+    def in_use(self, v: int) -> bool:
+        """Whether some allocation, however long it should have lasted, holds the vertex or a part of it."""
+        return any(not self.jobs[id_].reserved for id_ in self.any.get(v, ()))
+
     def instants(self, after: int) -> list[int]:
         """When anything starts or ends later than `after`, in order."""
         found = {t for job in self.jobs.values() if job.counts for t in (job.start, job.end)}
         times = sorted(found)
         return times[bisect_right(times, after) :]
+
+    def check(self) -> list[str]:
+        """Every pair of jobs that hold one vertex at one time although one holds it exclusively."""
+        wrong: list[str] = []
+        for v, owners in self.exclusive.items():
+            for id_, (start, end) in owners.items():
+                wrong += [
+                    f"vertex {v}: held by job {id_} exclusively and by job {other}"
+                    for other, span in self.any[v].items()
+                    if other != id_ and start < span[1] and span[0] < end
+                ]
+        return wrong
 
     def moved(self, where: dict[int, int]) -> "Bookings":
         """The same over another tree: old -> new vertex numbers; what is not in it is given back."""

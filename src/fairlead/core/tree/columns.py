@@ -57,6 +57,9 @@ class Tree:
         self.uniq_id = np.fromiter((p.uniq_id for p in self.pools), np.int64, count)
         self.rank = np.fromiter((p.rank for p in self.pools), np.int64, count)
         self.up = np.fromiter((p.up for p in self.pools), np.bool_, count)
+        self.is_up: list[bool] = [p.up for p in self.pools]
+        """The column `up` as plain values, for steps that touch one vertex."""
+        self._nodes_up: int | None = None
         self.end = _ends(self.parent)
         self.children: list[list[int]] = [[] for _ in range(count)]
         for v in range(1, count):
@@ -101,13 +104,15 @@ class Tree:
 
     def nodes_up(self) -> int:
         """How many vertices of type node are up, with all above them."""
-        nodes = self.of_type("node").tolist()
-        return sum(bool(self.up[[v, *self.ancestors(v)]].all()) for v in nodes)
+        if self._nodes_up is None:
+            nodes = self.of_type("node").tolist()
+            self._nodes_up = sum(bool(self.up[[v, *self.ancestors(v)]].all()) for v in nodes)
+        return self._nodes_up
 
     def set_up(self, v: int, up: bool) -> None:
         """Mark one vertex up or down; what is below a vertex that is down cannot be reached."""
-        self.up[v] = up
-        self.pools[v].up = up
+        self.up[v] = self.is_up[v] = self.pools[v].up = up
+        self._nodes_up = None
 
     # -- another tree --------------------------------------------------------------------------------
 

@@ -15,8 +15,10 @@ from fairlead.core.tree.columns import Pool, Tree, TreeError
 from fairlead.core.tree.constraint import admits
 from fairlead.core.tree.counts import alternatives, nodes_asked
 from fairlead.core.tree.filters import Filters
+from fairlead.core.tree.levels import Levels, State
 from fairlead.core.tree.matchpolicy import NODE, MatchPolicy
 from fairlead.core.tree.order import Order
+from fairlead.core.tree.vector import Unusual, Vector
 from fairlead.core.tree.walk import Aim, Walk
 from fairlead.model.jobspec import Jobspec
 
@@ -61,12 +63,19 @@ class Graph:
         filters: str = "ALL:core,ALL:node",
         horizon: int = HORIZON,
         flexible: bool = False,
+        levels: bool = True,
     ) -> None:
-        """`filters` are pruning filters as Fluxion writes them. Raises TreeError if they are not."""
+        """`filters` are pruning filters as Fluxion writes them. Raises TreeError if they are not.
+
+        Without `levels` every match walks the tree: slower, and the oracle of the other way.
+        """
+        self._ranked = levels and not (policy.first or policy.locality or flexible)
         self.tree, self.policy, self.horizon, self.flexible = tree, policy, horizon, flexible
         self.bookings = Bookings()
         self.order = Order(tree)
         self.filters = Filters(tree, filters)
+        self._levels: Levels | None = None
+        self._changed: set[int] = set()
 
     # -- matching ------------------------------------------------------------------------------------
 
@@ -129,12 +138,26 @@ class Graph:
             allowed=allowed,
             flexible=self.flexible,
         )
+        if self._ranked:
+            try:
+                return walk, Vector(walk, self._state(aim, walk.span)).select(jobspec.resources)
+            except Unusual:
+                walk.marks.clear()
         choices = alternatives(jobspec.resources) if self.flexible else (jobspec.resources,)
         for resources in choices:
             held = walk.select(resources)
             if held is not None:
                 return walk, held
         return walk, None
+
+    def _state(self, aim: Aim, span: tuple[int, int]) -> State:
+        """What is held at that span of time, by level."""
+        if self._levels is None:
+            self._levels = Levels(self.tree, self.policy)
+            self._changed = set(self.bookings.jobs)
+        self._levels.follow(self.bookings.jobs, self._changed)
+        self._changed.clear()
+        return self._levels.at(self.bookings.jobs, aim is Aim.ever, aim is Aim.now, span)
 
     def _duration(self, jobspec: Jobspec, at: int) -> int:
         return jobspec.duration or self.horizon - at
@@ -150,6 +173,7 @@ class Graph:
 
     def _book(self, job: Job, now: int) -> None:
         self.bookings.add(job)
+        self._changed.add(job.id)
         if self.policy.first:
             for v, free in self.filters.emptiness(self.bookings, job, now).items():
                 self.order.reweigh(v, free)
@@ -160,9 +184,10 @@ class Graph:
         """Give back all that a job holds. Raises TreeError for a job that is not there."""
         self._job(id_)
         self.bookings.remove(id_)
+        self._changed.add(id_)
 
     def release(self, id_: int, vertices: Iterable[int]) -> bool:
-        """Give back part of an allocation; whether that was all of it. Raises TreeError."""
+        """Give back vertices of an allocation with all below them; whether that was all. Raises TreeError."""
         job = self._job(id_)
         if job.reserved:
             raise TreeError("reservations not currently supported by partial cancel")
@@ -170,6 +195,8 @@ class Graph:
         if not gone <= job.held.keys():
             name = self.tree.paths[min(gone - job.held.keys())]
             raise TreeError(f"job {id_} does not hold {name}")
+        gone |= {v for v in job.held if not gone.isdisjoint(self.tree.ancestors(v))}
+        self._changed.add(id_)
         left = {v for v, held in job.held.items() if held.exclusive and v not in gone}
         if not left and job.counts:
             self.bookings.remove(id_)
@@ -221,6 +248,11 @@ class Graph:
             raise TreeError(f"Could not find path {path} in resource graph.")
         return v
 
+    def set_up(self, v: int, up: bool) -> None:
+        """Mark a vertex up or down."""
+        self.tree.set_up(v, up)
+        self._levels = None
+
     def of_ranks(self, ranks: Iterable[int]) -> list[int]:
         """The topmost vertices of these ranks. Raises TreeError for a rank that no vertex has."""
         found: list[int] = []
@@ -246,3 +278,4 @@ class Graph:
         self.order = self.order.moved(tree, where)
         self.filters = Filters(tree, self.filters.text)
         self.tree = tree
+        self._levels = None

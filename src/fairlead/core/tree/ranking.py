@@ -9,7 +9,8 @@ from collections.abc import Callable
 from functools import cmp_to_key
 from typing import NamedTuple
 
-_FEW = 16
+FEW = 16
+"""Up to so many candidates equal scores keep their order."""
 
 
 class Pick(NamedTuple):
@@ -70,7 +71,7 @@ class Findings:
 def ranked(groups: list[Group], high: bool) -> list[Group]:
     """By score, the best first."""
     scores = {group.score for group in groups}
-    if len(groups) <= _FEW or len(scores) == len(groups):
+    if len(groups) <= FEW or len(scores) == len(groups):
         return sorted(groups, key=_score, reverse=high)
     if high:
         return unstable(groups, lambda a, b: a.score > b.score)
@@ -84,7 +85,7 @@ def by_runs(groups: list[Group]) -> list[Group]:
     for score in sorted({group.score for group in groups}):
         number += last is not None and score != last + 1
         run[score], last = number, score
-    if len(groups) <= _FEW:
+    if len(groups) <= FEW:
         return sorted(groups, key=lambda group: -run[group.score])
     return unstable(groups, lambda a, b: run[a.score] > run[b.score])
 
@@ -95,7 +96,7 @@ def unstable(items: list[Group], before: Callable[[Group, Group], bool]) -> list
     pending = [(0, len(found))]
     while pending:
         first, last = pending.pop()
-        while last - first > _FEW:
+        while last - first > FEW:
             cut = _split(found, first, last, before)
             pending.append((cut, last))
             last = cut

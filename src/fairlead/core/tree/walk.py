@@ -17,7 +17,8 @@ from fairlead.core.tree.order import Order
 from fairlead.core.tree.ranking import Findings, Group, Pick, by_runs
 from fairlead.model.jobspec import SLOT, Resource
 
-_NODES = (NODE, "storage_node")
+NODES = (NODE, "storage_node")
+"""Types that constraints are about."""
 _NODE_WEIGHT = 10_000
 
 
@@ -50,7 +51,7 @@ class Walk:
         self.aim, self.span, self.allowed, self.flexible = aim, span, allowed, flexible
         self.marks: dict[int, Pick] = {}
         self._above = 0
-        self._up: list[bool] = tree.up.tolist()
+        self._up = tree.is_up
         self.visits = 0
 
     def select(self, resources: Sequence[Resource]) -> dict[int, Held] | None:
@@ -66,8 +67,18 @@ class Walk:
         if not self._finish(root, resources):
             return None
         self._enforce(0, root)
-        needs = max((taken(each.count, size) for each in wants), default=1)
-        return self._held(resources, needs, exclusive)
+        return self.held(resources)
+
+    def mark(self, v: int, exclusive: bool) -> None:
+        """Take a vertex that somebody else chose, and what is above it shared."""
+        sizes, parent = self.tree.sizes, self.tree.parent
+        while v > 0 and v not in self.marks:
+            self.marks[v] = Pick(v, sizes[v], exclusive)
+            v, exclusive = int(parent[v]), False
+
+    def within(self, v: int, wanted: Resource, exclusive: bool) -> None:
+        """Take the best below a vertex that somebody else chose."""
+        self._visit(v, (wanted,), False, exclusive, Findings())
 
     # -- one vertex ----------------------------------------------------------------------------------
 
@@ -155,11 +166,9 @@ class Walk:
 
     def _usable(self, v: int, type_: str, named: Resource | None, exclusive: bool) -> bool:
         """Whether status, constraint and bookings let the request use the vertex."""
-        if self.aim is Aim.ever:
-            pass
-        elif not self._up[v] or not self.bookings.free(v, *self.span):
+        if self.aim is not Aim.ever and (not self._up[v] or not self._free(v)):
             return False
-        if self.allowed is not None and type_ in _NODES and not self.allowed(v):
+        if self.allowed is not None and type_ in NODES and not self.allowed(v):
             return False
         if named is None:
             return True
@@ -167,9 +176,15 @@ class Walk:
             return False  # shared below something exclusive
         if not exclusive or self.aim is Aim.ever:
             return True
-        if self.aim is Aim.now and self.bookings.allocated(v):
+        if self.aim is Aim.now and self.bookings.in_use(v):
             return False
         return self.bookings.untouched(v, *self.span)
+
+    def _free(self, v: int) -> bool:
+        """Whether nobody holds the vertex exclusively then; work past its end still holds it now."""
+        if self.aim is Aim.now and self.bookings.allocated(v):
+            return False
+        return self.bookings.free(v, *self.span)
 
     def _factor(self, v: int, type_: str) -> int:
         """What a node adds to the score of all below it, so that whole nodes are ranked first."""
@@ -211,8 +226,11 @@ class Walk:
 
     # -- what is taken -------------------------------------------------------------------------------
 
-    def _held(self, resources: Sequence[Resource], needs: int, exclusive: bool) -> dict[int, Held] | None:
+    def held(self, resources: Sequence[Resource]) -> dict[int, Held] | None:
         """All vertices of the match; whole subtrees where the policy or the request gives whole ones."""
+        wants = [each for each in resources if each.type == self.tree.type[0]]
+        needs = max((taken(each.count, self.tree.sizes[0]) for each in wants), default=1)
+        exclusive = any(each.exclusive for each in wants)
         whole = _exclusive_types(resources)
         if self.policy.node_exclusive:
             whole.add(NODE)

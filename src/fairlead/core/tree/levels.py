@@ -1,0 +1,175 @@
+"""What is free, by type: a level of the tree is one row of arrays, kept up to date with every booking.
+
+Owned by `core.tree.graph`; read by `core.tree.vector`. A level is all vertices of one type. Counts of
+holders are per vertex; of leaves each parent knows how many are free. Must not choose anything.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairlead.core.tree.bookings import Job
+from fairlead.core.tree.columns import Ints, Mask, Tree
+from fairlead.core.tree.matchpolicy import NODE, MatchPolicy
+
+Counts = NDArray[np.int32]
+NODE_WEIGHT = 10_000
+
+
+class Level(NamedTuple):
+    """What never changes about the vertices of one type."""
+
+    vertices: Ints
+    above: str
+    """The type of all their parents; empty if they differ, or for the root."""
+    parent: Ints
+    """[vertex] position of its parent in the level above."""
+    size: int
+    """Of each; 0 if they differ."""
+    below: frozenset[str] | None
+    """The types of the children of each; None if they differ."""
+    leaf: bool
+    score: Ints
+    distinct: bool
+    """Whether no two scores are equal."""
+
+
+class Use(NamedTuple):
+    """Who holds the vertices of one level: how many jobs exclusively, how many at all."""
+
+    exclusive: Counts
+    any: Counts
+
+
+class Delta(NamedTuple):
+    """Positions in one level that a job holds."""
+
+    type: str
+    exclusive: Ints
+    any: Ints
+
+
+class State:
+    """How much is held at one span of time."""
+
+    def __init__(self, levels: "Levels", ever: bool = False) -> None:
+        """Nobody holds anything; `ever`: what is down counts as up, too."""
+        self.levels = levels
+        sizes = {type_: len(level.vertices) for type_, level in levels.of.items()}
+        self.use = {
+            type_: Use(np.zeros(n, dtype=np.int32), np.zeros(n, dtype=np.int32)) for type_, n in sizes.items()
+        }
+        up = levels.tree.up
+        self.up: dict[str, Mask] = {
+            type_: np.ones(sizes[type_], dtype=np.bool_) if ever else up[level.vertices]
+            for type_, level in levels.of.items()
+        }
+        self.leaves: dict[str, Ints] = {}
+        """Type of leaves -> [position in the level above] how many of them are free and up."""
+        for type_, level in levels.of.items():
+            if level.leaf and level.above:
+                parents = level.parent[self.up[type_]]
+                self.leaves[type_] = np.bincount(parents, minlength=sizes[level.above])
+
+    def change(self, deltas: list[Delta], by: int) -> None:
+        """A job comes (1) or goes (-1)."""
+        for delta in deltas:
+            use = self.use[delta.type]
+            use.exclusive[delta.exclusive] += by
+            if delta.type in self.leaves:
+                turned = delta.any[use.any[delta.any] == (0 if by > 0 else 1)]
+                turned = turned[self.up[delta.type][turned]]
+                parents = self.levels.of[delta.type].parent[turned]
+                np.subtract.at(self.leaves[delta.type], parents, by)
+            use.any[delta.any] += by
+
+
+class Levels:
+    """The levels of a tree, and what jobs hold of them at the span of time last asked for."""
+
+    def __init__(self, tree: Tree, policy: MatchPolicy) -> None:
+        self.tree = tree
+        self.of: dict[str, Level] = {}
+        self.position = np.zeros(len(tree), dtype=np.int64)
+        above = _node_scores(tree) if policy.node_centric else np.zeros(len(tree), dtype=np.int64)
+        for type_ in tree.types:
+            vertices = tree.of_type(type_)
+            self.position[vertices] = np.arange(len(vertices))
+        for type_ in tree.types:
+            self.of[type_] = self._level(tree.of_type(type_), above)
+        self.state = State(self)
+        self.ever = State(self, ever=True)
+        self._jobs: dict[int, list[Delta]] = {}
+        self._applied: set[int] = set()
+        """Jobs that are counted in `state`."""
+
+    def follow(self, jobs: dict[int, Job], changed: set[int]) -> None:
+        """Catch up with the jobs that came, went or changed."""
+        for id_ in changed:
+            old = self._jobs.pop(id_, None)
+            if id_ in self._applied and old is not None:
+                self.state.change(old, -1)
+                self._applied.discard(id_)
+            if id_ in jobs:
+                self._jobs[id_] = self.deltas(jobs[id_])
+
+    def at(self, jobs: dict[int, Job], ever: bool, now: bool, span: tuple[int, int]) -> State:
+        """What is held at a span of time; the answer holds until the next question."""
+        if ever:
+            return self.ever
+        wanted = {
+            id_
+            for id_, job in jobs.items()
+            if (now and not job.reserved) or (job.start < span[1] and span[0] < job.end)
+        }
+        for id_ in self._applied - wanted:
+            self.state.change(self._jobs[id_], -1)
+        for id_ in wanted - self._applied:
+            self.state.change(self._jobs[id_], 1)
+        self._applied = wanted
+        return self.state
+
+    def deltas(self, job: Job) -> list[Delta]:
+        """What a job holds, by level."""
+        any_: dict[str, list[int]] = {}
+        exclusive: dict[str, list[int]] = {}
+        types = self.tree.type
+        for v, held in job.held.items():
+            any_.setdefault(types[v], []).append(v)
+            if held.exclusive:
+                exclusive.setdefault(types[v], []).append(v)
+        position, none = self.position, np.zeros(0, dtype=np.int64)
+        return [
+            Delta(type_, position[exclusive[type_]] if type_ in exclusive else none, position[all_])
+            for type_, all_ in any_.items()
+        ]
+
+    def _level(self, vertices: Ints, above: Ints) -> Level:
+        tree = self.tree
+        parents = tree.parent[vertices]
+        kinds: list[int] = np.unique(tree.kind[parents]).tolist() if parents[0] >= 0 else []
+        sizes = np.unique(tree.size[vertices])
+        here: list[int] = vertices.tolist()
+        below = {frozenset(tree.type[child] for child in tree.children[v]) for v in here}
+        score = above[vertices] + tree.id[vertices] + 2
+        return Level(
+            vertices,
+            tree.types[kinds[0]] if len(kinds) == 1 else "",
+            self.position[parents],
+            int(sizes[0]) if len(sizes) == 1 else 0,
+            below.pop() if len(below) == 1 else None,
+            bool((tree.end[vertices] == vertices + 1).all()),
+            score,
+            len(np.unique(score)) == len(score),
+        )
+
+
+def _node_scores(tree: Tree) -> Ints:
+    """[vertex] what the nodes above it add to its score."""
+    added = np.zeros(len(tree) + 1, dtype=np.int64)
+    for v in tree.of_type(NODE).tolist():
+        factor = (int(tree.id[v]) + 2) * NODE_WEIGHT + abs(int(tree.uniq_id[v]) % NODE_WEIGHT - 1)
+        added[v + 1] += factor
+        added[tree.end[v]] -= factor
+    return np.cumsum(added)[:-1]
