@@ -49,6 +49,10 @@ class PersistentVolume(Struct, frozen=True, gc=False, omit_defaults=True):
     handle: str = ""
     disk: tuple[str, str] | None = None
     """Kind and id of a disk that a CSI driver has taken over."""
+    driver_affinity: tuple[tuple[Expression, ...], ...] | None = None
+    """Such a disk's affinity in the driver's words, for nodes where the driver has taken over."""
+    driver_error: str = ""
+    """Why it cannot be put into the driver's words."""
     attributes: str = ""
 
 
@@ -66,6 +70,8 @@ class CsiNode(Struct, frozen=True, gc=False, omit_defaults=True):
 
     name: str
     limits: tuple[tuple[str, int], ...] = ()
+    migrated: tuple[str, ...] = ()
+    """Former provisioners whose disks a CSI driver serves on this node."""
 
 
 class Capacity(Struct, frozen=True, gc=False, omit_defaults=True):

@@ -6,6 +6,7 @@ Called by `wire.cases`. Raises ValueError for a quantity or an operator that can
 from collections.abc import Mapping
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from fairlead.model.quantity import milli, whole
 from fairlead.model.selector import Expression, Operator
@@ -23,6 +24,15 @@ from fairlead.wire.structs import LabelSelector, NodeSelector, ObjectMeta, Quant
 
 OLD_CLASS = "volume.beta.kubernetes.io/storage-class"
 BOUND = "pv.kubernetes.io/bind-completed"
+NO_REGION = "could not translate pv: failed to get region from zones"
+MIGRATED = "storage.alpha.kubernetes.io/migrated-plugins"
+OLD_REGION = "failure-domain.beta.kubernetes.io/region"
+REGION = "topology.kubernetes.io/region"
+DRIVER_KEYS = (
+    "topology.ebs.csi.aws.com/zone",
+    "topology.gke.io/zone",
+    "topology.cinder.csi.openstack.org/zone",
+)
 OLD_ZONE = "failure-domain.beta.kubernetes.io/zone"
 ZONE = "topology.kubernetes.io/zone"
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
@@ -203,6 +213,7 @@ def _claim(wire: WireClaim) -> Claim:
 def _volume(wire: WirePersistentVolume) -> PersistentVolume:
     meta, spec = wire.metadata, wire.spec
     ref = spec.claim_ref
+    place, error = _google_place(spec, meta.labels)
     return PersistentVolume(
         name=meta.name,
         labels=meta.labels,
@@ -216,7 +227,9 @@ def _volume(wire: WirePersistentVolume) -> PersistentVolume:
         affinity=_affinity(spec.node_affinity and spec.node_affinity.required),
         driver=spec.csi.driver if spec.csi else "",
         handle=spec.csi.volume_handle if spec.csi else "",
-        disk=_disk(spec, meta.labels),
+        disk=_disk(spec, place),
+        driver_error=error,
+        driver_affinity=_driver_affinity(spec, meta.labels),
         attributes=spec.volume_attributes_class_name,
     )
 
@@ -231,7 +244,7 @@ def _affinity(wire: NodeSelector | None) -> tuple[tuple[Expression, ...], ...] |
     return tuple(tuple(e for e in node_term(each) if not e.field) for each in terms)
 
 
-def _disk(spec: VolumeSpec, labels: Mapping[str, str]) -> tuple[str, str] | None:
+def _disk(spec: VolumeSpec, place: str) -> tuple[str, str] | None:
     kinds = {
         "awsElasticBlockStore": spec.aws_elastic_block_store,
         "azureDisk": spec.azure_disk,
@@ -241,21 +254,48 @@ def _disk(spec: VolumeSpec, labels: Mapping[str, str]) -> tuple[str, str] | None
     }
     for kind, source in kinds.items():
         if source is not None:
-            name = source_id(kind, source)
-            place = _gce_place(labels) if kind == "gcePersistentDisk" else ""
-            return None if place is None else (kind, f"{place}{name}")
+            return kind, f"{place}{source_id(kind, source)}"
     return None
 
 
-def _gce_place(labels: Mapping[str, str]) -> str | None:
-    """Where the disk is, as its driver writes it before the name; None if the labels contradict."""
+def _google_place(spec: VolumeSpec, labels: Mapping[str, str]) -> tuple[str, str]:
+    """Where Google's driver says that the disk is, before its name; and why it cannot say so."""
+    if spec.gce_persistent_disk is None:
+        return "", ""
     zones = (labels.get(OLD_ZONE) or labels.get(ZONE) or "UNSPECIFIED").split("__")
     if len(zones) == 1:
-        return f"projects/UNSPECIFIED/zones/{zones[0]}/disks/"
-    regions = {zone.rpartition("-")[0] for zone in zones if zone.count("-") == 2}
-    if len(regions) != 1 or any(zone.count("-") != 2 for zone in zones):
-        return None
-    return f"projects/UNSPECIFIED/regions/{regions.pop()}/disks/"
+        return f"projects/UNSPECIFIED/zones/{zones[0]}/disks/", ""
+    odd = next((zone for zone in zones if zone.count("-") != 2), None)
+    if odd is not None:
+        form = "{locale}-{region}-{zone}"
+        return "", f"{NO_REGION}: zone in unexpected format, expected: {form}, got: {odd}"
+    regions = sorted({zone.rpartition("-")[0] for zone in zones})
+    if len(regions) > 1:
+        listed = " ".join(f"{region}:{{}}" for region in regions)
+        return "", f"{NO_REGION}: multiple or no regions gotten from zones, got: map[{listed}]"
+    return f"projects/UNSPECIFIED/regions/{regions[0]}/disks/", ""
+
+
+def _driver_affinity(
+    spec: VolumeSpec, labels: Mapping[str, str]
+) -> tuple[tuple[Expression, ...], ...] | None:
+    """Zones under the driver's key: those of the affinity, else those of the volume's labels."""
+    plain = _affinity(spec.node_affinity and spec.node_affinity.required)
+    sources = (spec.aws_elastic_block_store, spec.gce_persistent_disk, spec.cinder)
+    key = next((k for k, each in zip(DRIVER_KEYS, sources, strict=True) if each is not None), "")
+    if not key:
+        return plain
+    terms = plain or ()
+    keys = {e.key for term in terms for e in term}
+    old = next((k for k in (ZONE, OLD_ZONE) if k in keys), "")
+    old = old or next((k for k in (ZONE, OLD_ZONE) if k in labels), ZONE)
+    if any(e.key == old and e.values for term in terms for e in term):
+        renamed = {old: key} | ({OLD_REGION: REGION} if old == OLD_ZONE else {})
+        return tuple(tuple(replace(e, key=renamed.get(e.key, e.key)) for e in term) for term in terms)
+    zones = sorted({zone.strip() for zone in labels.get(old, "").split("__")} - {""})
+    if not zones:
+        return plain
+    return tuple((*term, Expression(key, Operator.IN, tuple(zones))) for term in terms or ((),))
 
 
 def _storage_class(wire: WireStorageClass) -> StorageClass:
@@ -281,7 +321,8 @@ def _csi_node(wire: WireCsiNode) -> CsiNode:
         for driver in wire.spec.drivers
         if driver.allocatable is not None and driver.allocatable.count is not None
     ]
-    return CsiNode(wire.metadata.name, tuple(limits))
+    migrated = wire.metadata.annotations.get(MIGRATED, "")
+    return CsiNode(wire.metadata.name, tuple(limits), tuple(filter(None, migrated.split(","))))
 
 
 def _capacity(wire: WireCapacity) -> Capacity:

@@ -12,6 +12,7 @@ import numpy as np
 
 from fairlead.core.columns import Mask, matches
 from fairlead.core.filters.cluster import Cluster
+from fairlead.core.filters.limits import MIGRATED
 from fairlead.core.filters.verdict import Code, Rejection
 from fairlead.core.filters.volumes import claim_name, claim_not_found, not_its_owner
 from fairlead.model.pod import Pod
@@ -48,10 +49,12 @@ def volume_binding(cluster: Cluster, pod: Pod) -> list[Rejection]:
         return [Rejection(cluster.everywhere(), Code.ERROR, sorted_out)]
     if sorted_out.immediate:
         return [Rejection(cluster.everywhere(), Code.UNRESOLVABLE, UNBOUND)]
-    return [
-        Rejection(mask, Code.UNRESOLVABLE, reason)
-        for mask, reason in (*_bound(cluster, sorted_out.bound), *_waiting(cluster, sorted_out.waiting))
+    bound, failed = _bound(cluster, sorted_out.bound)
+    waiting = [
+        Rejection(mask & ~failed, Code.UNRESOLVABLE, reason)
+        for mask, reason in _waiting(cluster, sorted_out.waiting)
     ]
+    return [*bound, *waiting]
 
 
 def _usable(cluster: Cluster, pod: Pod, name: str, ephemeral: bool) -> Claim | str:
@@ -89,17 +92,37 @@ def _reaches(cluster: Cluster, volume: PersistentVolume) -> Mask:
     return cluster.classes.columns.any(volume.affinity)
 
 
-def _bound(cluster: Cluster, claims: Sequence[Claim]) -> Iterator[tuple[Mask, str]]:
-    """The first claim that is wrong for a node gives the reason there."""
-    conflict, missing = cluster.nothing(), cluster.nothing()
+def _served(cluster: Cluster, volume: PersistentVolume) -> Mask:
+    """Nodes where a CSI driver has taken over the volume's kind of disk."""
+    if volume.disk is None:
+        return cluster.nothing()
+    plugin, _ = MIGRATED[volume.disk[0]]
+    names = [each.name for each in cluster.storage.csi_nodes.values() if plugin in each.migrated]
+    return cluster.rows(row for name in names if (row := cluster.inventory.rows.get(name)) is not None)
+
+
+def _bound(cluster: Cluster, claims: Sequence[Claim]) -> tuple[list[Rejection], Mask]:
+    """The first claim that is wrong for a node gives the reason there; and where asking as such fails."""
+    conflict, missing, failed = (cluster.nothing() for _ in range(3))
+    errors: list[Rejection] = []
     for claim in claims:
         volume = cluster.storage.volumes.get(claim.volume)
         if volume is None:
-            missing |= ~conflict
-        else:
-            conflict |= ~_reaches(cluster, volume) & ~missing
-    yield conflict, CONFLICT
-    yield missing, NOT_THERE
+            missing |= ~conflict & ~failed
+            continue
+        served, reached = _served(cluster, volume), _reaches(cluster, volume)
+        if volume.driver_error:
+            wrong = served & ~conflict & ~missing & ~failed
+            errors.append(Rejection(wrong, Code.ERROR, volume.driver_error))
+            failed |= wrong
+        elif volume.driver_affinity is not None:
+            reached = np.where(served, cluster.classes.columns.any(volume.driver_affinity), reached)
+        conflict |= ~reached & ~missing & ~failed
+    found = [
+        Rejection(conflict, Code.UNRESOLVABLE, CONFLICT),
+        Rejection(missing, Code.UNRESOLVABLE, NOT_THERE),
+    ]
+    return [*found, *errors], failed
 
 
 # -- claims that wait ------------------------------------------------------------------------------------

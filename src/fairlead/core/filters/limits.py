@@ -118,7 +118,7 @@ def _of_claim(cluster: Cluster, claim: Claim) -> tuple[str, str] | None:
     volume = cluster.storage.volumes.get(claim.volume) if claim.volume else None
     if volume is not None:
         if not volume.driver:
-            return volume.disk and _of_disk(*volume.disk)
+            return None if volume.driver_error else volume.disk and _of_disk(*volume.disk)
         return (volume.driver, volume.handle) if volume.handle else None
     kind = cluster.storage.classes.get(claim.storage_class) if claim.storage_class else None
     if kind is None or kind.provisioner in _NEVER_COUNTED:
