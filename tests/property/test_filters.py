@@ -6,9 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairlead.core.filters.cluster import Cluster, cluster_of
-from fairlead.core.filters.domains import Domains
 from fairlead.core.filters.pods import PodIndex
-from fairlead.core.filters.run import feasible, verdicts
+from fairlead.core.filters.run import Domains, feasible, verdicts
 from fairlead.core.filters.verdict import Code
 from fairlead.core.inventory import Inventory
 from fairlead.model.node import Node, Taint
@@ -57,6 +56,8 @@ class World(NamedTuple):
     nodes: list[Node]
     pods: list[Pod]
     namespaces: dict[str, dict[str, str]]
+    lost: list[Node]
+    """Nodes that were there once; pods may still be bound to them."""
 
 
 @st.composite
@@ -101,19 +102,23 @@ def pods(draw: st.DrawFn, name: str, node: str = "") -> Pod:
 @st.composite
 def worlds(draw: st.DrawFn) -> World:
     made = draw(nodes())
-    names = [*(node.name for node in made), "gone"]
+    lost = [Node("u-lost", "lost", 1, made[0].allocatable, made[0].labels)] if draw(st.booleans()) else []
+    names = [*(node.name for node in made), "lost", "gone"]
     count = draw(st.integers(0, 6))
     return World(
         made,
         [draw(pods(f"p{i}", draw(st.sampled_from(names)))) for i in range(count)],
         {"a": draw(labels), "b": draw(labels)},
+        lost,
     )
 
 
 def cluster(world: World) -> Cluster:
     inventory = Inventory()
-    for node in world.nodes:
+    for node in [*world.nodes, *world.lost]:
         inventory.put(node)
+    for node in world.lost:
+        inventory.remove(node.name, 1)
     return cluster_of(inventory, world.pods, world.namespaces)
 
 
@@ -253,7 +258,7 @@ def test_all_nodes_at_once_equal_one_look_at_each(world: World, pod: Pod):
 @given(worlds(), pods("new"), st.data())
 def test_pods_that_came_and_went_leave_no_trace(world: World, pod: Pod, data: st.DataObject):
     """An index that has seen more says the same as one made anew."""
-    names = [node.name for node in world.nodes]
+    names = [node.name for node in [*world.nodes, *world.lost]]
     rows = {name: row for row, name in enumerate(names)}
     lived = PodIndex(rows)
     for i in range(data.draw(st.integers(0, 4))):
@@ -285,4 +290,4 @@ def test_counters_that_follow_say_what_a_fresh_look_does(world: World, pod: Pod,
         fresh = cluster(world._replace(pods=world.pods[: world.pods.index(other) + 1]))
         found = verdicts(fresh, pod)
         accepted = (found["InterPodAffinity"].codes == 0) & (found["PodTopologySpread"].codes == 0)
-        assert domains.allowed().tolist() == accepted.tolist()
+        assert domains.allowed().tolist() == (accepted & fresh.classes.present).tolist()

@@ -48,7 +48,7 @@ class NodeClasses:
     def __init__(self, nodes: Sequence[Node | None], gone: Sequence[bool]) -> None:
         self._nodes = list(nodes)
         self.names = tuple(node.name if node else "" for node in nodes)
-        self._present = np.array(
+        self.present = np.array(
             [n is not None and not g for n, g in zip(nodes, gone, strict=True)], dtype=bool
         )
         self._known = np.array([n is not None for n in nodes], dtype=bool)
@@ -64,7 +64,7 @@ class NodeClasses:
         mask = self._now.get(c)
         if mask is None:
             mask = self._now[c] = (
-                self.selected(c[0], c[1]) & self._present & self._tolerated(c[2], nominal=False)
+                self.selected(c[0], c[1]) & self.present & self._tolerated(c[2], nominal=False)
             )
         return mask
 

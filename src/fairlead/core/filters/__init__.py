@@ -13,7 +13,7 @@ How the engine uses it:
   What NodeResourcesFit rejects is what `free` rejects; `resources.py` only words it as kube-scheduler does.
 - *Domain* constraints (affinity, spread) are counters per label value: `PodIndex.matching` finds the pods of
   a selector through its postings, one `bincount` makes pods per node, another nodes per domain. Who places a
-  group keeps one `domains.Domains` per kind of member: `allowed()` is the mask of the moment, `place(pod,
+  group keeps one `run.Domains` per kind of member: `allowed()` is the mask of the moment, `place(pod,
   row)` counts a member that got its node, of this kind or another, `place(pod, row, -1)` takes it back when
   a Draft is rewound. So members' constraints among themselves hold, one step per member. `PodIndex.add` and
   `remove` are what a pod that comes or goes costs, a few dictionary entries.

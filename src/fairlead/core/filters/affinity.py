@@ -1,6 +1,6 @@
 """InterPodAffinity: what the pod asks of pods near it, what it forbids there, and what those there forbid.
 
-Called by `core.filters.run` and `core.filters.domains`. Pods are found by selector in the index, counted per
+Called by `core.filters.run`. Pods are found by selector in the index, counted per
 node and then per domain; the only loops are over terms. The counts can follow pods that are placed one by
 one.
 """
@@ -67,7 +67,8 @@ class AffinityCounts:
         self._forbidding: dict[str, Counter] = {}
         for (own, term), slots in pods.forbidding.items():
             if speaks_of(term, own, pod, self._labels):
-                self._forbidden(term.topology).add_all(pods.rows_of(slots))
+                rows = [row for row in pods.rows_of(slots) if cluster.classes.present[row]]
+                self._forbidden(term.topology).add_all(rows)
 
     def place(self, other: Pod, row: int, times: int = 1) -> None:
         """Count a pod that is now on the node, too; with -1 it is gone again."""

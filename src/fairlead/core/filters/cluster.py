@@ -1,7 +1,8 @@
 """What filters look at: nodes, pods on them, namespaces and storage, each indexed once.
 
 Built by whoever asks for verdicts. Nodes and amounts are those of a `core.inventory.Inventory`, whose rows
-are the rows here. The parts know nothing of each other, so each is replaced or updated on its own.
+are the rows here; what sits on a row whose node is gone does not count. The parts know nothing of each
+other, so each is replaced or updated on its own.
 """
 
 from collections.abc import Iterable, Mapping
@@ -54,9 +55,9 @@ class Cluster(Struct, frozen=True):
         return codes, len(words)
 
     def per_domain(self, key: str, per_node: Ints) -> Ints:
-        """[domain] the sum over the domain's nodes."""
+        """[domain] the sum over the domain's nodes that are there."""
         codes, size = self.domains(key)
-        has = codes >= 0
+        has = (codes >= 0) & self.classes.present
         return np.bincount(codes[has], weights=per_node[has], minlength=size).astype(np.int64)
 
 

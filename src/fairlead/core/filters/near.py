@@ -94,7 +94,7 @@ def inter_pod_affinity(q: Question) -> Score:
     touched = False
     for key, per_node in (*_own(q), *_others(q)):
         codes, size = q.cluster.domains(key)
-        here = (codes >= 0) & (per_node[0] > 0)
+        here = (codes >= 0) & (per_node[0] > 0) & q.cluster.classes.present
         if here.any():
             touched = True
             total = weights.setdefault(key, np.zeros(size, dtype=np.int64))

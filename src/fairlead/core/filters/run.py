@@ -9,7 +9,9 @@ from types import MappingProxyType
 
 from fairlead.core.columns import Mask
 from fairlead.core.filters import affinity, binding, limits, resources, spread, static, volumes
+from fairlead.core.filters.affinity import AffinityCounts
 from fairlead.core.filters.cluster import Cluster
+from fairlead.core.filters.spread import SpreadCounts
 from fairlead.core.filters.verdict import Rejection, Verdict
 from fairlead.model.pod import Pod
 
@@ -40,9 +42,35 @@ def verdicts(cluster: Cluster, pod: Pod) -> dict[str, Verdict]:
 
 
 def feasible(cluster: Cluster, found: Mapping[str, Verdict]) -> Mask:
-    """[node] whether no plugin rejects it."""
-    mask = cluster.everywhere()
+    """[node] whether it is there and no plugin rejects it."""
+    mask = cluster.classes.present.copy()
     for verdict in found.values():
         for rejection in verdict.rejections:
             mask &= ~rejection.mask
     return mask
+
+
+class Domains:
+    """InterPodAffinity and PodTopologySpread for pods like `pod` while pods are being placed.
+
+    For whoever places several together: one Domains per kind of pod (shape, labels, namespace), told of every
+    pod that is placed, of its own kind or another. A step costs a few additions; nothing is counted anew.
+    Good as long as no node changes.
+    """
+
+    def __init__(self, cluster: Cluster, pod: Pod) -> None:
+        self._cluster = cluster
+        self._parts = (AffinityCounts(cluster, pod), SpreadCounts(cluster, pod))
+
+    def place(self, other: Pod, row: int, times: int = 1) -> None:
+        """`times` pods like `other` are on the node now; negative if they are gone again."""
+        for part in self._parts:
+            part.place(other, row, times)
+
+    def allowed(self) -> Mask:
+        """[node] where one more may go, as far as these constraints are concerned."""
+        mask = self._cluster.classes.present.copy()
+        for part in self._parts:
+            for rejection in part.rejections():
+                mask &= ~rejection.mask
+        return mask

@@ -136,9 +136,9 @@ def image_locality(q: Question) -> Score:
         for image, size in q.wishes.images.get(name, ()):
             sizes.setdefault(image, size)
             nodes.setdefault(image, {})[name] = None
-    total = np.zeros(len(q.cluster), dtype=np.int64)
+    total, present = np.zeros(len(q.cluster), dtype=np.int64), int(q.cluster.classes.present.sum())
     for image in q.own.images:
-        worth = int(sizes.get(image, 0) * (len(nodes.get(image, ())) / len(q.cluster)))
+        worth = int(sizes.get(image, 0) * (len(nodes.get(image, ())) / present))
         total[[q.cluster.inventory.rows[name] for name in nodes.get(image, ())]] += worth
     most = _LARGE * len(q.own.images)
     if most <= _SMALL:

@@ -1,6 +1,6 @@
 """PodTopologySpread: how evenly the pods of a selector lie over the domains of a topology key.
 
-Called by `core.filters.run` and `core.filters.domains`. A domain's count is one `bincount`; the only loop is
+Called by `core.filters.run`. A domain's count is one `bincount`; the only loop is
 over constraints. The cluster's default constraints never reject (they are ScheduleAnyway), so only the pod's
 own ones are looked at. The counts can follow pods that are placed one by one.
 """
@@ -94,7 +94,7 @@ class SpreadCounts:
 
 def honoured(cluster: Cluster, pod: Pod, each: Spread) -> Mask:
     """Nodes that count at all, by the constraint's node policies."""
-    mask = cluster.everywhere()
+    mask = cluster.classes.present.copy()
     if each.honor_affinity:
         mask &= cluster.classes.selected(pod.shape.selector, pod.shape.affinity)
     if each.honor_taints:

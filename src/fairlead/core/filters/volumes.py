@@ -70,7 +70,8 @@ def volume_restrictions(cluster: Cluster, pod: Pod) -> list[Rejection]:
         claim = cluster.storage.claims.get((pod.namespace, volume.id))
         if claim is None:
             return [Rejection(cluster.everywhere(), Code.UNRESOLVABLE, claim_not_found(volume.id))]
-        if "ReadWriteOncePod" in claim.access and cluster.pods.claims.get((pod.namespace, volume.id)):
+        users = cluster.pods.rows_of(cluster.pods.claims.get((pod.namespace, volume.id), {}))
+        if "ReadWriteOncePod" in claim.access and cluster.classes.present[users].any():
             alone = True
     taken = cluster.nothing()
     for volume in pod.shape.rules.volumes:
