@@ -5,6 +5,7 @@ below it is held). Times are whole seconds, spans are half-open [start, end). Mu
 """
 
 from bisect import bisect_right
+from collections.abc import Iterable
 
 from msgspec import Struct
 
@@ -56,7 +57,7 @@ class Bookings:
             self._forget(v, id_)
         return job
 
-    def release(self, id_: int, vertices: set[int]) -> None:
+    def release(self, id_: int, vertices: Iterable[int]) -> None:
         """Give back some vertices of a job."""
         job = self.jobs[id_]
         for v in vertices:
@@ -83,8 +84,7 @@ class Bookings:
 
     def instants(self, after: int) -> list[int]:
         """When anything starts or ends later than `after`, in order."""
-        found = {t for job in self.jobs.values() if job.counts for t in (job.start, job.end)}
-        times = sorted(found)
+        times = sorted({t for job in self.jobs.values() if job.counts for t in (job.start, job.end)})
         return times[bisect_right(times, after) :]
 
     def check(self) -> list[str]:

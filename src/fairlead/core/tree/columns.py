@@ -51,6 +51,8 @@ class Tree:
         self.parent = np.fromiter(
             (-1 if p.parent is None else place[p.parent] for p in self.pools), np.int64, count
         )
+        self.parents: list[int] = self.parent.tolist()
+        """The column `parent` as plain values, for steps that touch one vertex."""
         self.kind = np.fromiter((self._kind(p.type) for p in self.pools), np.int64, count)
         self.size = np.fromiter((p.size for p in self.pools), np.int64, count)
         self.id = np.fromiter((p.id for p in self.pools), np.int64, count)
@@ -88,10 +90,10 @@ class Tree:
     def ancestors(self, v: int) -> list[int]:
         """Parents up to the root, nearest first."""
         found: list[int] = []
-        v = int(self.parent[v])
+        v = self.parents[v]
         while v >= 0:
             found.append(v)
-            v = int(self.parent[v])
+            v = self.parents[v]
         return found
 
     def owner_rank(self, v: int) -> int:

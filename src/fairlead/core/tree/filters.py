@@ -7,7 +7,7 @@ Must not decide anything.
 
 import numpy as np
 
-from fairlead.core.tree.bookings import Bookings, Held, Job
+from fairlead.core.tree.bookings import Bookings, Held
 from fairlead.core.tree.columns import Ints, Tree, TreeError
 
 ANY = "ALL"
@@ -31,13 +31,21 @@ class Filters:
             if not tree.children[v] and type_ not in self._counted:
                 self._anchors.setdefault(_TOP, set()).add(type_)
                 self._counted.add(type_)
+        self._at: dict[str, list[str]] = {}
         self._totals: dict[str, Ints] = {}
+        self._taken: dict[tuple[int, str], int] = {}
+        """(vertex, type) -> how much of it allocations hold."""
 
     def types_at(self, v: int) -> list[str]:
         """The types counted at a vertex."""
         if not self.tree.children[v]:
             return []
         type_ = self.tree.type[v]
+        if type_ not in self._at:
+            self._at[type_] = self._types(type_)
+        return self._at[type_]
+
+    def _types(self, type_: str) -> list[str]:
         own = self._anchors.get(type_, set[str]())
         return [*sorted(own), *sorted(self._anchors.get(ANY, set[str]()) - own - {type_})]
 
@@ -70,13 +78,24 @@ class Filters:
         """How much of each counted type one job holds below the vertex."""
         return {type_: self._held(held, v, type_) for type_ in self.types_at(v)}
 
-    def emptiness(self, bookings: Bookings, job: Job, now: int) -> dict[int, int]:
-        """What is free now of the last counted type, for each inner vertex that the job passed through."""
+    def take(self, held: dict[int, Held], by: int) -> None:
+        """An allocation takes these vertices (1) or gives them back (-1)."""
+        parent, types, taken = self.tree.parents, self.tree.type, self._taken
+        for w, each in held.items():
+            type_ = types[w]
+            if each.exclusive and type_ in self._counted:
+                amount, v = by * self.tree.sizes[w], parent[w]
+                while v >= 0:
+                    taken[v, type_] = taken.get((v, type_), 0) + amount
+                    v = parent[v]
+
+    def emptiness(self, held: dict[int, Held]) -> dict[int, int]:
+        """What is free of the last counted type, for each inner vertex that a job passed through."""
         found: dict[int, int] = {}
-        for v in job.held:
+        for v in held:
             types = self.types_at(v) if v != 0 else []
             if types:
-                found[v] = self.total(v, types[-1]) - self.used(bookings, v, types[-1], now)
+                found[v] = self.total(v, types[-1]) - self._taken.get((v, types[-1]), 0)
         return found
 
     def _held(self, held: dict[int, Held], v: int, type_: str) -> int:

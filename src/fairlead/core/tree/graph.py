@@ -75,7 +75,7 @@ class Graph:
         self.order = Order(tree)
         self.filters = Filters(tree, filters)
         self._levels: Levels | None = None
-        self._changed: set[int] = set()
+        self._changed: dict[int, None] = {}
 
     # -- matching ------------------------------------------------------------------------------------
 
@@ -154,7 +154,7 @@ class Graph:
         """What is held at that span of time, by level."""
         if self._levels is None:
             self._levels = Levels(self.tree, self.policy)
-            self._changed = set(self.bookings.jobs)
+            self._changed = dict.fromkeys(self.bookings.jobs)
         self._levels.follow(self.bookings.jobs, self._changed)
         self._changed.clear()
         return self._levels.at(self.bookings.jobs, aim is Aim.ever, aim is Aim.now, span)
@@ -168,14 +168,16 @@ class Graph:
         end = min(at + self._duration(jobspec, at), self.horizon)
         job = Job(id_, at, end, at > now, held, self.filters.see(held))
         if op is not Op.without_allocating:
-            self._book(job, now)
+            self._book(job)
         return Outcome(Verdict.granted, job, visits)
 
-    def _book(self, job: Job, now: int) -> None:
+    def _book(self, job: Job) -> None:
         self.bookings.add(job)
-        self._changed.add(job.id)
+        self._changed[job.id] = None
         if self.policy.first:
-            for v, free in self.filters.emptiness(self.bookings, job, now).items():
+            if not job.reserved:
+                self.filters.take(job.held, 1)
+            for v, free in self.filters.emptiness(job.held).items():
                 self.order.reweigh(v, free)
 
     # -- jobs ----------------------------------------------------------------------------------------
@@ -183,8 +185,13 @@ class Graph:
     def cancel(self, id_: int) -> None:
         """Give back all that a job holds. Raises TreeError for a job that is not there."""
         self._job(id_)
-        self.bookings.remove(id_)
-        self._changed.add(id_)
+        self._remove(id_)
+
+    def _remove(self, id_: int) -> None:
+        job = self.bookings.remove(id_)
+        if self.policy.first and not job.reserved:
+            self.filters.take(job.held, -1)
+        self._changed[id_] = None
 
     def release(self, id_: int, vertices: Iterable[int]) -> bool:
         """Give back vertices of an allocation with all below them; whether that was all. Raises TreeError."""
@@ -196,15 +203,18 @@ class Graph:
             name = self.tree.paths[min(gone - job.held.keys())]
             raise TreeError(f"job {id_} does not hold {name}")
         gone |= {v for v in job.held if not gone.isdisjoint(self.tree.ancestors(v))}
-        self._changed.add(id_)
+        self._changed[id_] = None
         left = {v for v, held in job.held.items() if held.exclusive and v not in gone}
         if not left and job.counts:
-            self.bookings.remove(id_)
+            self._remove(id_)
             return True
         if not left:  # no filter sees that this was all: what is above stays the job's until it is cancelled
             left = {v for v in job.held if v not in gone}
         needed = left | {above for v in left for above in self.tree.ancestors(v)}
-        self.bookings.release(id_, {v for v in job.held if v in gone or v not in needed})
+        lost = {v: held for v, held in job.held.items() if v in gone or v not in needed}
+        if self.policy.first:
+            self.filters.take(lost, -1)
+        self.bookings.release(id_, lost)
         return False
 
     def release_ranks(self, id_: int, ranks: Iterable[int]) -> bool:
@@ -223,7 +233,7 @@ class Graph:
             if each.exclusive and not self.bookings.untouched(v, at, at + duration):
                 raise TreeError(f"{self.tree.paths[v]} is held by another job at that time")
         job = Job(id_, at, at + duration, reserved, held, self.filters.see(held))
-        self._book(job, at)
+        self._book(job)
         return job
 
     def closure(self, vertices: Iterable[int]) -> dict[int, Held]:
@@ -277,5 +287,8 @@ class Graph:
         self.bookings = self.bookings.moved(where)
         self.order = self.order.moved(tree, where)
         self.filters = Filters(tree, self.filters.text)
+        for job in self.bookings.jobs.values():
+            if self.policy.first and not job.reserved:
+                self.filters.take(job.held, 1)
         self.tree = tree
         self._levels = None

@@ -4,6 +4,7 @@ Owned by `core.tree.graph`; read by `core.tree.vector`. A level is all vertices 
 holders are per vertex; of leaves each parent knows how many are free. Must not choose anything.
 """
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -85,6 +86,13 @@ class State:
             use.any[delta.any] += by
 
 
+class Moment(NamedTuple):
+    """A state and the jobs that are counted in it."""
+
+    state: State
+    jobs: dict[int, None]
+
+
 class Levels:
     """The levels of a tree, and what jobs hold of them at the span of time last asked for."""
 
@@ -98,19 +106,18 @@ class Levels:
             self.position[vertices] = np.arange(len(vertices))
         for type_ in tree.types:
             self.of[type_] = self._level(tree.of_type(type_), above)
-        self.state = State(self)
+        self._now, self._later = Moment(State(self), {}), Moment(State(self), {})
         self.ever = State(self, ever=True)
         self._jobs: dict[int, list[Delta]] = {}
-        self._applied: set[int] = set()
-        """Jobs that are counted in `state`."""
 
-    def follow(self, jobs: dict[int, Job], changed: set[int]) -> None:
+    def follow(self, jobs: dict[int, Job], changed: Iterable[int]) -> None:
         """Catch up with the jobs that came, went or changed."""
         for id_ in changed:
             old = self._jobs.pop(id_, None)
-            if id_ in self._applied and old is not None:
-                self.state.change(old, -1)
-                self._applied.discard(id_)
+            for moment in (self._now, self._later):
+                if old is not None and id_ in moment.jobs:
+                    moment.state.change(old, -1)
+                    del moment.jobs[id_]
             if id_ in jobs:
                 self._jobs[id_] = self.deltas(jobs[id_])
 
@@ -118,17 +125,23 @@ class Levels:
         """What is held at a span of time; the answer holds until the next question."""
         if ever:
             return self.ever
+        moment = self._now if now else self._later
+        start, end = span
         wanted = {
-            id_
+            id_: None
             for id_, job in jobs.items()
-            if (now and not job.reserved) or (job.start < span[1] and span[0] < job.end)
+            if (now and not job.reserved) or (job.start < end and start < job.end)
         }
-        for id_ in self._applied - wanted:
-            self.state.change(self._jobs[id_], -1)
-        for id_ in wanted - self._applied:
-            self.state.change(self._jobs[id_], 1)
-        self._applied = wanted
-        return self.state
+        for id_ in moment.jobs:
+            if id_ not in wanted:
+                moment.state.change(self._jobs[id_], -1)
+        for id_ in wanted:
+            if id_ not in moment.jobs:
+                moment.state.change(self._jobs[id_], 1)
+        self._now, self._later = (
+            (Moment(moment.state, wanted), self._later) if now else (self._now, Moment(moment.state, wanted))
+        )
+        return moment.state
 
     def deltas(self, job: Job) -> list[Delta]:
         """What a job holds, by level."""
