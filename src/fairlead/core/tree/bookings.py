@@ -4,10 +4,11 @@ Owned by `core.tree.graph`; read by matching. A vertex is held exclusively (all 
 below it is held). Times are whole seconds, spans are half-open [start, end). Must not decide anything.
 """
 
-from bisect import bisect_right
 from collections.abc import Iterable
 
 from msgspec import Struct
+
+from fairlead.core.tree.room import Room
 
 Span = tuple[int, int]
 
@@ -34,16 +35,20 @@ class Job(Struct):
 class Bookings:
     """All jobs, by id and by vertex."""
 
-    def __init__(self) -> None:
+    def __init__(self, types: list[str], sizes: list[int]) -> None:
+        """Over vertices of these types and sizes."""
+        self._types, self._sizes = types, sizes
         self.jobs: dict[int, Job] = {}
         self.exclusive: dict[int, dict[int, Span]] = {}
         """Vertex -> job -> span, for what is held exclusively."""
         self.any: dict[int, dict[int, Span]] = {}
         """The same for all that is held, shared or not."""
+        self.room = Room()
 
     def add(self, job: Job) -> None:
         """Book a new job."""
         self.jobs[job.id] = job
+        self._count(job, 1)
         span = (job.start, job.end)
         for v, held in job.held.items():
             self.any.setdefault(v, {})[job.id] = span
@@ -53,6 +58,7 @@ class Bookings:
     def remove(self, id_: int) -> Job:
         """Give back all that the job holds."""
         job = self.jobs.pop(id_)
+        self._count(job, -1)
         for v in job.held:
             self._forget(v, id_)
         return job
@@ -60,9 +66,11 @@ class Bookings:
     def release(self, id_: int, vertices: Iterable[int]) -> None:
         """Give back some vertices of a job."""
         job = self.jobs[id_]
+        self._count(job, -1)
         for v in vertices:
             if job.held.pop(v, None) is not None:
                 self._forget(v, id_)
+        self._count(job, 1)
 
     def free(self, v: int, start: int, end: int) -> bool:
         """Whether nobody holds the vertex exclusively at any time in [start, end)."""
@@ -82,11 +90,6 @@ class Bookings:
         """Whether some allocation, however long it should have lasted, holds the vertex or a part of it."""
         return any(not self.jobs[id_].reserved for id_ in self.any.get(v, ()))
 
-    def instants(self, after: int) -> list[int]:
-        """When anything starts or ends later than `after`, in order."""
-        times = sorted({t for job in self.jobs.values() if job.counts for t in (job.start, job.end)})
-        return times[bisect_right(times, after) :]
-
     def check(self) -> list[str]:
         """Every pair of jobs that hold one vertex at one time although one holds it exclusively."""
         wrong: list[str] = []
@@ -99,14 +102,24 @@ class Bookings:
                 ]
         return wrong
 
-    def moved(self, where: dict[int, int]) -> "Bookings":
+    def moved(self, where: dict[int, int], types: list[str], sizes: list[int]) -> "Bookings":
         """The same over another tree: old -> new vertex numbers; what is not in it is given back."""
-        other = Bookings()
+        other = Bookings(types, sizes)
         for job in self.jobs.values():
             held = {where[v]: held for v, held in job.held.items() if v in where}
             if any(each.exclusive for each in held.values()):
                 other.add(Job(job.id, job.start, job.end, job.reserved, held, job.counts))
         return other
+
+    def _count(self, job: Job, by: int) -> None:
+        """Let the job's amounts count (1), or no longer (-1), if its instants do."""
+        if not job.counts or job.end <= job.start:
+            return
+        amounts: dict[str, int] = {}
+        for v, held in job.held.items():
+            if held.exclusive:
+                amounts[self._types[v]] = amounts.get(self._types[v], 0) + self._sizes[v]
+        self.room.change(job.start, job.end, amounts, by)
 
     def _forget(self, v: int, id_: int) -> None:
         for spans in (self.any, self.exclusive):

@@ -78,6 +78,10 @@ class Filters:
         """How much of each counted type one job holds below the vertex."""
         return {type_: self._held(held, v, type_) for type_ in self.types_at(v)}
 
+    def whole(self, type_: str) -> int:
+        """How much of the type there is in the whole tree."""
+        return self.total(0, type_) + (self.tree.sizes[0] if self.tree.type[0] == type_ else 0)
+
     def take(self, held: dict[int, Held], by: int) -> None:
         """An allocation takes these vertices (1) or gives them back (-1)."""
         parent, types, taken = self.tree.parents, self.tree.type, self._taken

@@ -18,6 +18,7 @@ from fairlead.core.tree.filters import Filters
 from fairlead.core.tree.levels import Levels, State
 from fairlead.core.tree.matchpolicy import NODE, MatchPolicy
 from fairlead.core.tree.order import Order
+from fairlead.core.tree.room import demands
 from fairlead.core.tree.vector import Unusual, Vector
 from fairlead.core.tree.walk import Aim, Walk
 from fairlead.model.jobspec import Jobspec
@@ -71,7 +72,7 @@ class Graph:
         """
         self._ranked = levels and not (policy.first or policy.locality or flexible)
         self.tree, self.policy, self.horizon, self.flexible = tree, policy, horizon, flexible
-        self.bookings = Bookings()
+        self.bookings = Bookings(tree.type, tree.sizes)
         self.order = Order(tree)
         self.filters = Filters(tree, filters)
         self._levels: Levels | None = None
@@ -103,7 +104,9 @@ class Graph:
     ) -> Outcome:
         """The earliest instant at which something ends or starts and the request fits."""
         op, visits = Op.allocate_orelse_reserve, 0
-        for at in self.bookings.instants(now):
+        asked = {} if self.flexible else demands(jobspec.resources)
+        spare = {type_: self.filters.whole(type_) - least for type_, least in asked.items()}
+        for at in self.bookings.room.instants(now, jobspec.duration or self.horizon, spare):
             if at + self._duration(jobspec, at) > self.horizon:
                 break
             walk, held = self._select(Aim.later, at, jobspec, allowed)
@@ -284,7 +287,7 @@ class Graph:
         self._move(tree, where)
 
     def _move(self, tree: Tree, where: dict[int, int]) -> None:
-        self.bookings = self.bookings.moved(where)
+        self.bookings = self.bookings.moved(where, tree.type, tree.sizes)
         self.order = self.order.moved(tree, where)
         self.filters = Filters(tree, self.filters.text)
         for job in self.bookings.jobs.values():
