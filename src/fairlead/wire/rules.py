@@ -6,6 +6,8 @@ does not exist.
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from msgspec.structs import astuple
+
 from fairlead.model.rules import ALL_ADDRESSES, NO_RULES, HostPort, PodTerm, Rules, Spread, Volume
 from fairlead.model.selector import Expression, Operator, Selector
 from fairlead.wire.structs import (
@@ -50,7 +52,7 @@ def _expression(wire: NodeRequirement, field: bool = False) -> Expression:
 
 def looked_at(volumes: Iterable[WireVolume]) -> list[WireVolume]:
     """The volumes that filters look at; names of the others differ from pod to pod and say nothing."""
-    return [each for each in volumes if kind_of(each)]
+    return [each for each in volumes if astuple(each).count(None) < len(KINDS)]
 
 
 def kind_of(volume: WireVolume) -> str:
