@@ -73,17 +73,24 @@ class State:
                 parents = level.parent[self.up[type_]]
                 self.leaves[type_] = np.bincount(parents, minlength=sizes[level.above])
 
-    def change(self, deltas: list[Delta], by: int) -> None:
-        """A job comes (1) or goes (-1)."""
+    def change(self, deltas: Iterable[Delta], by: int) -> None:
+        """Jobs come (1) or go (-1), all at once."""
+        merged: dict[str, list[Delta]] = {}
         for delta in deltas:
-            use = self.use[delta.type]
-            use.exclusive[delta.exclusive] += by
-            if delta.type in self.leaves:
-                turned = delta.any[use.any[delta.any] == (0 if by > 0 else 1)]
-                turned = turned[self.up[delta.type][turned]]
-                parents = self.levels.of[delta.type].parent[turned]
-                np.subtract.at(self.leaves[delta.type], parents, by)
-            use.any[delta.any] += by
+            merged.setdefault(delta.type, []).append(delta)
+        for type_, all_ in merged.items():
+            use = self.use[type_]
+            np.add.at(use.exclusive, np.concatenate([delta.exclusive for delta in all_]), by)
+            held = np.concatenate([delta.any for delta in all_])
+            if type_ not in self.leaves:
+                np.add.at(use.any, held, by)
+                continue
+            touched = np.unique(held) if len(all_) > 1 else held
+            touched = touched[self.up[type_][touched]]
+            before = use.any[touched] == 0
+            np.add.at(use.any, held, by)
+            turned = touched[before != (use.any[touched] == 0)]
+            np.subtract.at(self.leaves[type_], self.levels.of[type_].parent[turned], by)
 
 
 class Moment(NamedTuple):
@@ -132,12 +139,10 @@ class Levels:
             for id_, job in jobs.items()
             if (now and not job.reserved) or (job.start < end and start < job.end)
         }
-        for id_ in moment.jobs:
-            if id_ not in wanted:
-                moment.state.change(self._jobs[id_], -1)
-        for id_ in wanted:
-            if id_ not in moment.jobs:
-                moment.state.change(self._jobs[id_], 1)
+        left = [delta for id_ in moment.jobs if id_ not in wanted for delta in self._jobs[id_]]
+        come = [delta for id_ in wanted if id_ not in moment.jobs for delta in self._jobs[id_]]
+        moment.state.change(left, -1)
+        moment.state.change(come, 1)
         self._now, self._later = (
             (Moment(moment.state, wanted), self._later) if now else (self._now, Moment(moment.state, wanted))
         )
