@@ -23,7 +23,8 @@ from fairlead.model import command as cmd
 from fairlead.model import event as ev
 from fairlead.model.node import Node
 from fairlead.model.plan import Plan
-from fairlead.model.pod import Expression, Operator, Pod, PodPhase, Shape
+from fairlead.model.pod import Pod, PodPhase, Shape
+from fairlead.model.selector import Expression, Operator
 from fairlead.model.settings import QueueSettings, Settings
 from fairlead.sim.world import World
 

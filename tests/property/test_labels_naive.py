@@ -5,7 +5,8 @@ from hypothesis import strategies as st
 
 from fairlead.core.labels import NodeClasses
 from fairlead.model.node import Node, Taint
-from fairlead.model.pod import Expression, Operator, Toleration
+from fairlead.model.pod import Toleration
+from fairlead.model.selector import Expression, Operator
 
 keys = st.sampled_from(["a", "b", "c"])
 values = st.sampled_from(
@@ -66,6 +67,8 @@ def number(text: str) -> int | None:
 def holds(e: Expression, name: str, labels: dict[str, str]) -> bool:
     if e.field:
         return (name in e.values) == (e.operator == Operator.IN)
+    if any(each[:1] in ("+", "-") for each in e.values):  # no value of a label: the whole term is in error
+        return False
     has, value = e.key in labels, labels.get(e.key, "")
     match e.operator:
         case Operator.IN:

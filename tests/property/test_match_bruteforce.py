@@ -12,7 +12,8 @@ from fairlead.core.match import Matcher
 from fairlead.core.picture import columns
 from fairlead.core.snapshot import Draft, Request, Snapshot, Task
 from fairlead.model.node import Node
-from fairlead.model.pod import Amounts, Expression, Operator, Shape
+from fairlead.model.pod import Amounts, Shape
+from fairlead.model.selector import Expression, Operator
 from fairlead.model.settings import Settings
 
 cpu, gpu = st.integers(1, 4), st.integers(0, 2)

@@ -4,7 +4,8 @@ from fairlead.core.state import State
 from fairlead.model.group import GroupRecord, Outcome, Phase, Reason, Why
 from fairlead.model.node import Node
 from fairlead.model.owner import Owner
-from fairlead.model.pod import Amounts, Expression, Operator, OwnerRef, Pod, Shape
+from fairlead.model.pod import Amounts, OwnerRef, Pod, Shape
+from fairlead.model.selector import Expression, Operator
 from fairlead.model.settings import Settings, single
 from fairlead.sim.world import World
 

@@ -12,7 +12,7 @@ from fairlead.cli import main
 from fairlead.core import durations
 from fairlead.core.policy import UNLIMITED, lookahead
 from fairlead.model.event import Configured, Event
-from fairlead.model.pod import Expression, Operator
+from fairlead.model.selector import Expression, Operator
 from fairlead.model.settings import (
     HYBRID_DEPTH,
     MATCHES,

@@ -8,8 +8,9 @@ import pytest
 
 from fairlead.kube import translate
 from fairlead.model.event import NodeSeen, OwnerSeen, PodSeen
-from fairlead.model.pod import Expression, Operator, OwnerRef, Pod, PodPhase, Shape, Toleration
-from fairlead.wire.pod import NOTHING, millis
+from fairlead.model.pod import OwnerRef, Pod, PodPhase, Shape, Toleration
+from fairlead.model.selector import Expression, Operator
+from fairlead.wire.pod import millis
 
 Json = dict[str, Any]
 
@@ -245,10 +246,11 @@ def test_affinity_terms_are_a_disjunction_of_conjunctions() -> None:
 
 def test_an_empty_term_matches_nothing_and_does_not_spoil_the_others() -> None:
     assert shape(affinity({}, {"matchExpressions": [{"key": "a", "operator": "Exists"}]})).affinity == (
+        (),
         (Expression("a", Operator.EXISTS),),
     )
-    assert shape(affinity({})).affinity == (NOTHING,)
-    assert shape(affinity()).affinity == (NOTHING,)
+    assert shape(affinity({})).affinity == ((),)
+    assert shape(affinity()).affinity == ((),)
 
 
 def test_no_affinity_is_none_and_preferred_is_ignored() -> None:
@@ -474,6 +476,7 @@ def test_a_node() -> None:
     assert seen.allocatable == (("cpu", 7910), ("memory", 3 << 29), ("pods", 110))
     assert [(taint.key, taint.value, taint.effect) for taint in seen.taints] == [
         ("a", "1", "NoSchedule"),
+        ("p", "", "PreferNoSchedule"),
         ("z", "", "NoExecute"),
     ]
     assert (seen.unschedulable, seen.ready, seen.deleting) == (True, True, False)

@@ -13,7 +13,7 @@ from fairlead.cli import ask, commands, tables
 from fairlead.cli.errors import CliError
 from fairlead.core import views
 from fairlead.model.event import Configured, Event, Tick
-from fairlead.model.pod import Expression, Operator
+from fairlead.model.selector import Expression, Operator
 from fairlead.model.settings import PartitionSettings, QueueSettings, Settings
 from fairlead.model.view import QueuesPage
 from fairlead.runtime.record import Header, Recorder, read, replay

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.model.pod import Expression, Operator
+from fairlead.model.selector import Expression, Operator
 from fairlead.sim.inputs import load, load_scenario
 from fairlead.sim.workload import Workload
 from fairlead.wire.files import FileError

@@ -16,6 +16,7 @@ from typer.core import TyperGroup
 from fairlead import __version__
 from fairlead.cli.demo import demo
 from fairlead.cli.errors import told
+from fairlead.cli.resource_query import resource_query
 from fairlead.cli.scheduler import scheduler
 from fairlead.cli.simulate import EPILOG as SIMULATE_EXAMPLES
 from fairlead.cli.simulate import simulate
@@ -82,6 +83,11 @@ app.command(epilog="Example: fairlead scheduler --config fairlead.yaml --port 80
 app.command(epilog="Example: fairlead demo --keep")(demo)
 
 app.command(epilog=SIMULATE_EXAMPLES)(simulate)
+
+app.command(
+    "resource-query",
+    epilog='Example: echo "match allocate job.yaml" | fairlead resource-query -L tiny.graphml',
+)(resource_query)
 
 OutputOption = Annotated[Output, typer.Option("--output", "-o", help="table, wide or json.")]
 ServerOption = Annotated[
@@ -181,6 +187,18 @@ def replay(
     from fairlead.cli import replaying
 
     replaying.show(file)
+
+
+@app.command(name="filter", epilog="Example: fairlead filter cases.jsonl.xz --json > verdicts.jsonl")
+def filter_(
+    file: Annotated[Path, typer.Argument(help="Cases, one per line: a pod, nodes, pods, storage.")],
+    as_json: Annotated[bool, typer.Option("--json", help="A line of JSON per case.")] = False,
+    scores: Annotated[bool, typer.Option("--scores", help="Rank the nodes that are left, too.")] = False,
+) -> None:
+    """Which nodes the default filters leave for a pod, and why not the others."""
+    from fairlead.cli import filter
+
+    filter.show(file, as_json, scores)
 
 
 @app.command(epilog="Example: fairlead version")

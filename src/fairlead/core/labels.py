@@ -9,18 +9,19 @@ tolerations (core/v1), as kube-scheduler's NodeAffinity, TaintToleration and Nod
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fairlead.core.columns import LabelColumns, Mask
 from fairlead.model.node import Node, Taint
-from fairlead.model.pod import Expression, Operator, Shape, Toleration
+from fairlead.model.pod import Shape, Toleration
+from fairlead.model.selector import Expression
 
-Mask = NDArray[np.bool_]
 Constraints = tuple[tuple[Expression, ...], tuple[tuple[Expression, ...], ...], tuple[Toleration, ...]]
 
 TEMPORARY = "node.kubernetes.io/"
 """Taints under this prefix tell of a node's present condition, not of what it is meant for."""
 _NOT_READY = Taint("node.kubernetes.io/not-ready")
-_UNSCHEDULABLE = Taint("node.kubernetes.io/unschedulable")
+UNSCHEDULABLE = Taint("node.kubernetes.io/unschedulable")
+"""A cordon counts as this taint."""
 
 
 def tolerates(tolerations: Sequence[Toleration], taint: Taint) -> bool:
@@ -38,15 +39,6 @@ def constraints(shape: Shape) -> Constraints:
     return shape.selector, shape.affinity, shape.tolerations
 
 
-def _integer(text: str) -> int | None:
-    """As Go's strconv.ParseInt reads it: 64 bits, an optional sign, nothing else."""
-    digits = text[1:] if text[:1] in ("+", "-") else text
-    if not (digits.isascii() and digits.isdigit()):
-        return None
-    value = int(text)
-    return value if -(1 << 63) <= value < 1 << 63 else None
-
-
 class NodeClasses:
     """Masks over one frozen state of all nodes' metadata. Row i is `nodes[i]`; None is a free row.
 
@@ -56,12 +48,14 @@ class NodeClasses:
     def __init__(self, nodes: Sequence[Node | None], gone: Sequence[bool]) -> None:
         self._nodes = list(nodes)
         self.names = tuple(node.name if node else "" for node in nodes)
-        self._present = np.array(
+        self.present = np.array(
             [n is not None and not g for n, g in zip(nodes, gone, strict=True)], dtype=bool
         )
         self._known = np.array([n is not None for n in nodes], dtype=bool)
-        self._columns: dict[str, tuple[NDArray[np.int32], list[str]]] = {}
-        self._expressions: dict[Expression, Mask] = {}
+        self.columns = LabelColumns(self.names, [node.labels if node else {} for node in nodes])
+        self.cordoned = np.array([node is not None and node.unschedulable for node in nodes], dtype=bool)
+        self._taints = [node.taints if node else () for node in nodes]
+        self._tainted: dict[tuple[Toleration, ...], Mask] = {}
         self._now: dict[Constraints, Mask] = {}
         self._nominal: dict[Constraints, Mask] = {}
 
@@ -69,61 +63,36 @@ class NodeClasses:
         """Nodes that may be used at present: present, ready, not cordoned, labels and taints right."""
         mask = self._now.get(c)
         if mask is None:
-            mask = self._now[c] = self._labels(c) & self._present & self._tolerated(c[2], nominal=False)
+            mask = self._now[c] = (
+                self.selected(c[0], c[1]) & self.present & self._tolerated(c[2], nominal=False)
+            )
         return mask
 
     def nominal(self, c: Constraints) -> Mask:
         """Nodes that could be used if all were up: also those gone, cordoned or not ready."""
         mask = self._nominal.get(c)
         if mask is None:
-            mask = self._nominal[c] = self._labels(c) & self._known & self._tolerated(c[2], nominal=True)
+            mask = self._nominal[c] = (
+                self.selected(c[0], c[1]) & self._known & self._tolerated(c[2], nominal=True)
+            )
         return mask
 
-    def _labels(self, c: Constraints) -> Mask:
-        selector, affinity, _ = c
-        mask = self._all(selector)
-        if affinity:
-            union = np.zeros(len(self._nodes), dtype=bool)
-            for term in affinity:
-                if term:  # an empty term matches nothing
-                    union |= self._all(term)
-            mask &= union
-        return mask
+    def selected(self, selector: Sequence[Expression], affinity: Sequence[Sequence[Expression]] = ()) -> Mask:
+        """Nodes whose labels and name satisfy a node selector and a required node affinity (() if none)."""
+        mask = self.columns.all(selector)
+        return mask & self.columns.any(affinity) if affinity else mask
 
-    def _all(self, expressions: Sequence[Expression]) -> Mask:
-        mask = np.ones(len(self._nodes), dtype=bool)
-        for expression in expressions:
-            mask &= self._expression(expression)
-        return mask
-
-    def _expression(self, e: Expression) -> Mask:
-        mask = self._expressions.get(e)
+    def tainted(self, tolerations: tuple[Toleration, ...]) -> Mask:
+        """Nodes with a taint that keeps the pod away; readiness and cordons count only as taints."""
+        mask = self._tainted.get(tolerations)
         if mask is None:
-            mask = self._expressions[e] = self._evaluate(e)
+            verdicts: dict[tuple[Taint, ...], bool] = {}
+            for taints in self._taints:
+                if taints not in verdicts:
+                    verdicts[taints] = not _tolerates_all(tolerations, taints)
+            mask = np.array([verdicts[taints] for taints in self._taints], dtype=bool)
+            self._tainted[tolerations] = mask
         return mask
-
-    def _evaluate(self, e: Expression) -> Mask:
-        if e.field:
-            inside = np.array([n is not None and n.name in e.values for n in self._nodes], dtype=bool)
-            return inside if e.operator == Operator.IN else ~inside
-        column, words = self._column(e.key)
-        if e.operator in (Operator.EXISTS, Operator.DOES_NOT_EXIST):
-            return (column >= 0) == (e.operator == Operator.EXISTS)
-        hits = [i for i, word in enumerate(words) if _holds(e, word)]
-        inside = np.isin(column, np.array(hits, dtype=np.int32))
-        return ~inside if e.operator == Operator.NOT_IN else inside
-
-    def _column(self, key: str) -> tuple[NDArray[np.int32], list[str]]:
-        """The label's value per node, interned; -1 where the node has no such label."""
-        found = self._columns.get(key)
-        if found is None:
-            words: dict[str, int] = {}
-            column = np.full(len(self._nodes), -1, dtype=np.int32)
-            for i, node in enumerate(self._nodes):
-                if node is not None and key in node.labels:
-                    column[i] = words.setdefault(node.labels[key], len(words))
-            found = self._columns[key] = (column, list(words))
-        return found
 
     def _tolerated(self, tolerations: Sequence[Toleration], *, nominal: bool) -> Mask:
         verdicts: dict[tuple[tuple[Taint, ...], bool, bool], bool] = {}
@@ -139,14 +108,8 @@ class NodeClasses:
         return mask
 
 
-def _holds(e: Expression, word: str) -> bool:
-    """Whether a node whose label has this value is inside the expression (NotIn is negated by the caller)."""
-    if e.operator in (Operator.IN, Operator.NOT_IN):
-        return word in e.values
-    left, right = _integer(word), _integer(e.values[0]) if len(e.values) == 1 else None
-    if left is None or right is None:
-        return False
-    return left > right if e.operator == Operator.GT else left < right
+def _tolerates_all(tolerations: Sequence[Toleration], taints: Sequence[Taint]) -> bool:
+    return all(t.effect == "PreferNoSchedule" or tolerates(tolerations, t) for t in taints)
 
 
 def _accepts(node: Node, tolerations: Sequence[Toleration], nominal: bool) -> bool:
@@ -157,5 +120,5 @@ def _accepts(node: Node, tolerations: Sequence[Toleration], nominal: bool) -> bo
         if not node.ready:
             taints.append(_NOT_READY)
         if node.unschedulable:
-            taints.append(_UNSCHEDULABLE)
-    return all(t.effect == "PreferNoSchedule" or tolerates(tolerations, t) for t in taints)
+            taints.append(UNSCHEDULABLE)
+    return _tolerates_all(tolerations, taints)

@@ -23,7 +23,8 @@ from fairlead.core.views import estimate, head_of, label, order, reason_of, row
 from fairlead.model import quantity
 from fairlead.model.group import GroupRecord, Outcome, Phase, Why
 from fairlead.model.plan import Placement, Reserve
-from fairlead.model.pod import Expression, Operator, Pod
+from fairlead.model.pod import Pod
+from fairlead.model.selector import Expression, Operator
 from fairlead.model.view import Ask, Blocker, Explanation, Head, Member, Promise, Stage
 
 

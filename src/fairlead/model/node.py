@@ -6,7 +6,7 @@ from fairlead.model.pod import Amounts
 
 
 class Taint(Struct, frozen=True, gc=False, order=True, omit_defaults=True):
-    """core/v1 Taint; only NoSchedule and NoExecute keep pods away."""
+    """core/v1 Taint; NoSchedule and NoExecute keep pods away, PreferNoSchedule is a wish."""
 
     key: str
     value: str = ""
@@ -26,3 +26,5 @@ class Node(Struct, frozen=True, gc=False, omit_defaults=True):
     ready: bool = True
     deleting: bool = False
     created: int = 0
+    features: tuple[str, ...] = ()
+    """Features that its kubelet declares."""

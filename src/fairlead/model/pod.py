@@ -8,6 +8,9 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from fairlead.model.rules import NO_RULES, Rules
+from fairlead.model.selector import Expression
+
 Amounts = tuple[tuple[str, int], ...]
 """Resource amounts sorted by name, zero amounts left out: cpu in milli-cores, all else in whole units."""
 
@@ -18,26 +21,6 @@ class PodPhase(StrEnum):
     SUCCEEDED = "Succeeded"
     FAILED = "Failed"
     UNKNOWN = "Unknown"
-
-
-class Operator(StrEnum):
-    """Node selector operators (core/v1 NodeSelectorOperator)."""
-
-    IN = "In"
-    NOT_IN = "NotIn"
-    EXISTS = "Exists"
-    DOES_NOT_EXIST = "DoesNotExist"
-    GT = "Gt"
-    LT = "Lt"
-
-
-class Expression(Struct, frozen=True, gc=False, order=True, omit_defaults=True):
-    """One requirement on a node label; `field` is true for matchFields (only metadata.name exists)."""
-
-    key: str
-    operator: Operator
-    values: tuple[str, ...] = ()
-    field: bool = False
 
 
 class Toleration(Struct, frozen=True, gc=False, order=True, omit_defaults=True):
@@ -53,9 +36,9 @@ class Shape(Struct, frozen=True, gc=False, omit_defaults=True):
     """What matching must know of a pod. Equal shapes are interchangeable for placing.
 
     `requests` holds what the pod takes from a node, `pods: 1` and host ports (`port:TCP/8080: 1`)
-    included. `selector` is a conjunction; `affinity` a disjunction of conjunctions, empty when there
-    is none. `unsupported` names fields that Fairlead cannot honour yet: such a pod waits, it is never
-    placed wrongly.
+    included. `selector` is a conjunction; `affinity` a disjunction of conjunctions, () when there is none;
+    `rules` is what it asks of other pods, of ports and of volumes. `unsupported` names fields that Fairlead
+    cannot honour yet: such a pod waits, it is never placed wrongly.
     """
 
     requests: Amounts
@@ -63,6 +46,7 @@ class Shape(Struct, frozen=True, gc=False, omit_defaults=True):
     affinity: tuple[tuple[Expression, ...], ...] = ()
     tolerations: tuple[Toleration, ...] = ()
     unsupported: tuple[str, ...] = ()
+    rules: Rules = NO_RULES
 
 
 class OwnerRef(Struct, frozen=True, gc=False, omit_defaults=True):

@@ -6,7 +6,7 @@ line, so that a replay runs under the same ones. They enter a running engine onl
 
 from msgspec import Struct
 
-from fairlead.model.pod import Expression
+from fairlead.model.selector import Expression
 
 POLICIES = ("fcfs", "easy", "hybrid", "conservative", "replan")
 MATCHES = ("first", "pack", "spread")

@@ -16,7 +16,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from fairlead.core import durations
 from fairlead.model.event import Configured
-from fairlead.model.pod import Expression, Operator
+from fairlead.model.selector import Expression, Operator
 from fairlead.model.settings import (
     DEFAULT_QUEUE,
     MATCHES,

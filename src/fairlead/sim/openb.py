@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from fairlead.model.pod import Expression, Operator, Pod, Shape
+from fairlead.model.pod import Pod, Shape
+from fairlead.model.selector import Expression, Operator
 from fairlead.sim.logs import SECOND, Faults, number, table
 from fairlead.sim.workload import Arrival
 from fairlead.wire.nodefile import GPU, GPU_MODEL

@@ -16,7 +16,8 @@ from fairlead.model import quantity
 from fairlead.model.event import BindError
 from fairlead.model.node import Node, Taint
 from fairlead.model.owner import Owner
-from fairlead.model.pod import Amounts, Expression, Operator, OwnerRef, Pod, PodPhase, Shape, Toleration
+from fairlead.model.pod import Amounts, OwnerRef, Pod, PodPhase, Shape, Toleration
+from fairlead.model.selector import Expression, Operator
 from fairlead.model.settings import Settings
 from fairlead.sim.world import Faults, World
 

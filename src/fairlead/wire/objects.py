@@ -24,7 +24,7 @@ def node(wire: WireNode) -> Node:
             sorted(
                 Taint(each.key, each.value, each.effect)
                 for each in wire.spec.taints
-                if each.effect in ("NoSchedule", "NoExecute")
+                if each.effect in ("NoSchedule", "NoExecute", "PreferNoSchedule")
             )
         ),
         unschedulable=wire.spec.unschedulable,
@@ -32,6 +32,7 @@ def node(wire: WireNode) -> Node:
         ready=all(each.status == "True" for each in status.conditions if each.type == "Ready"),
         deleting=meta.deletion_timestamp is not None,
         created=millis(meta.creation_timestamp),
+        features=tuple(status.declared_features),
     )
 
 

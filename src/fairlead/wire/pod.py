@@ -5,33 +5,33 @@ costly part, the Shape, is a function of the relevant parts of the spec in encod
 of one template cost one computation and share one Shape. Must not raise for anything an object may contain.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from functools import lru_cache
 
 import msgspec
 from msgspec import Struct
 
-from fairlead.model.pod import Expression, Operator, OwnerRef, Pod, PodPhase, Shape, Toleration
+from fairlead.model.pod import OwnerRef, Pod, PodPhase, Shape, Toleration
+from fairlead.model.selector import Expression, Operator
 from fairlead.wire.resources import StatusRequests, amounts, apply_pod_level, container_sums, host_ports, read
 from fairlead.wire.resources import add as add_sums
+from fairlead.wire.rules import kind_of, looked_at, match_labels, node_term, rules
 from fairlead.wire.structs import (
     Affinity,
     Container,
     ContainerStatus,
-    NodeRequirement,
     NodeSelector,
-    NodeTerm,
     ObjectMeta,
     PodOutline,
     PodSpec,
     PodStatus,
     Quantities,
     Resources,
-    Spread,
-    Volume,
     WirePod,
+    WireSpread,
     WireToleration,
+    WireVolume,
 )
 
 PREFIX = "fairlead.dev/"
@@ -39,8 +39,6 @@ REVOKED = "fairlead.dev/revoked"
 UNREADABLE = "unreadable: "
 OVERDUE = "DeadlineExceeded"
 """How Kubernetes says of a pod, and of a Job, that its activeDeadlineSeconds were over."""
-NOTHING = (Expression(key="metadata.name", operator=Operator.IN, values=(), field=True),)
-"""A term that no node satisfies: In with no values."""
 
 
 class ShapeParts(Struct, array_like=True):
@@ -53,8 +51,9 @@ class ShapeParts(Struct, array_like=True):
     selector: dict[str, str]
     affinity: Affinity | None
     tolerations: list[WireToleration]
-    spread: list[Spread]
-    volumes: list[Volume]
+    spread: list[WireSpread]
+    match_labels: dict[str, str]
+    volumes: list[WireVolume]
     claims: bool
     group: str
     userns_on_host: bool
@@ -100,7 +99,7 @@ def pod(wire: WirePod) -> Pod:
         namespace=meta.namespace,
         name=meta.name,
         version=version_of(meta.resource_version),
-        shape=shape(spec, status),
+        shape=shape(spec, status, meta.labels),
         scheduler=spec.scheduler_name,
         node=spec.node_name,
         phase=_phases.get(status.phase, PodPhase.UNKNOWN),
@@ -143,14 +142,14 @@ def _unreadable_shape(error: Exception) -> Shape:
     return Shape(requests=(("pods", 1),), unsupported=(f"{UNREADABLE}{error}",))
 
 
-def shape(spec: PodSpec, status: PodStatus) -> Shape:
+def shape(spec: PodSpec, status: PodStatus, labels: Mapping[str, str]) -> Shape:
     try:
-        return _shape(_encode(_parts(spec, status)))
+        return _shape(_encode(parts_of(spec, status, labels)))
     except (ValueError, OverflowError) as error:
         return _unreadable_shape(error)
 
 
-def _parts(spec: PodSpec, status: PodStatus) -> ShapeParts:
+def parts_of(spec: PodSpec, status: PodStatus, labels: Mapping[str, str]) -> ShapeParts:
     statuses = _status_requests(status.container_statuses, status.init_container_statuses)
     whole = status.resources and (status.resources.requests, status.allocated_resources)
     return ShapeParts(
@@ -162,7 +161,8 @@ def _parts(spec: PodSpec, status: PodStatus) -> ShapeParts:
         spec.affinity,
         spec.tolerations,
         spec.topology_spread_constraints,
-        spec.volumes,
+        match_labels(spec.topology_spread_constraints, labels) if spec.topology_spread_constraints else {},
+        looked_at(spec.volumes) if spec.volumes else [],
         bool(spec.resource_claims),
         "schedulingGroup" if spec.scheduling_group else "workloadRef" if spec.workload_ref else "",
         spec.host_network and not spec.host_users,
@@ -202,6 +202,15 @@ def _shape(key: bytes) -> Shape:
             affinity=_required(parts.affinity),
             tolerations=_tolerations(parts.tolerations),
             unsupported=tuple(dict.fromkeys(_unsupported(parts))),
+            rules=rules(
+                parts.containers,
+                parts.inits,
+                parts.affinity,
+                parts.spread,
+                parts.match_labels,
+                parts.volumes,
+                parts.userns_on_host,
+            ),
         )
     )
 
@@ -223,23 +232,12 @@ def _tolerations(wire: list[WireToleration]) -> tuple[Toleration, ...]:
 
 
 def _required(affinity: Affinity | None) -> tuple[tuple[Expression, ...], ...]:
-    """A disjunction of terms. A term without requirements matches nothing, so it is left out."""
+    """A disjunction of terms. A term without requirements stays: it matches nothing."""
     required = affinity and affinity.node_affinity
     selector: NodeSelector | None = required and required.requiredDuringSchedulingIgnoredDuringExecution
     if selector is None:
         return ()
-    terms = {_term(term) for term in selector.node_selector_terms}
-    return tuple(sorted(term for term in terms if term)) or (NOTHING,)
-
-
-def _term(term: NodeTerm) -> tuple[Expression, ...]:
-    labels = [_expression(each, field=False) for each in term.match_expressions]
-    fields = [_expression(each, field=True) for each in term.match_fields]
-    return tuple(sorted(labels + fields))
-
-
-def _expression(wire: NodeRequirement, field: bool) -> Expression:
-    return Expression(wire.key, Operator(wire.operator), tuple(sorted(wire.values)), field)
+    return tuple(sorted({node_term(term) for term in selector.node_selector_terms})) or ((),)
 
 
 def _unsupported(parts: ShapeParts) -> Iterator[str]:
@@ -255,9 +253,7 @@ def _unsupported(parts: ShapeParts) -> Iterator[str]:
     if any(each.when_unsatisfiable == "DoNotSchedule" for each in parts.spread):
         yield "spec.topologySpreadConstraints[].whenUnsatisfiable=DoNotSchedule"
     for volume in parts.volumes:
-        for kind in volume.__struct_fields__:
-            if getattr(volume, kind) is not None:
-                yield f"spec.volumes[].{kind}"
+        yield f"spec.volumes[].{kind_of(volume)}"
     if parts.claims:
         yield "spec.resourceClaims"
     if parts.group:

@@ -6,6 +6,7 @@ sum is complete.
 
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
+from types import MappingProxyType
 
 from fairlead.model.pod import Amounts
 from fairlead.model.quantity import ceiling, exact
@@ -55,25 +56,29 @@ def container_sums(
     inits: Iterable[Container],
     statuses: Mapping[str, StatusRequests],
     infeasible: bool,
+    default: Mapping[str, Fraction] = MappingProxyType({}),
 ) -> Sums:
     """The larger of what runs in the end and what any init container needs while it runs.
 
-    Sidecars stay, so each later init container runs beside those started before it.
+    Sidecars stay, so each later init container runs beside those started before it. `default` is what a
+    container counts that asks for none of a resource.
     """
     running: Sums = {}
     for container in containers:
-        add(running, effective(container.resources.requests, statuses.get(container.name), infeasible))
+        own = effective(container.resources.requests, statuses.get(container.name), infeasible)
+        add(running, {**default, **own})
     sidecars: Sums = {}
     starting: Sums = {}
     for container in inits:
         if is_sidecar(container):
             own = effective(container.resources.requests, statuses.get(container.name), infeasible)
+            own = {**default, **own}
             add(running, own)
             add(sidecars, own)
             highest(starting, sidecars)
         else:
             # The kubelet reports no actuated resources that count for a container that ends.
-            moment = read(container.resources.requests)
+            moment = {**default, **read(container.resources.requests)}
             add(moment, sidecars)
             highest(starting, moment)
     highest(running, starting)

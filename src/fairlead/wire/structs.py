@@ -4,6 +4,7 @@ Decoded by `kube.translate`, `kube.bind` and `sim.manifests`. Must not hold beha
 of the Kubernetes API; anything absent takes the default here.
 """
 
+import msgspec
 from msgspec import Struct
 
 Quantities = dict[str, str | int]
@@ -39,6 +40,7 @@ class Resources(Struct, frozen=True, omit_defaults=True):
 class ContainerPort(Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
     host_port: int = 0
     protocol: str = "TCP"
+    host_ip: str = msgspec.field(default="", name="hostIP")
 
 
 class RestartRule(Struct, frozen=True, omit_defaults=True, gc=False):
@@ -47,6 +49,7 @@ class RestartRule(Struct, frozen=True, omit_defaults=True, gc=False):
 
 class Container(Struct, frozen=True, rename="camel", omit_defaults=True):
     name: str = ""
+    image: str = ""
     resources: Resources = Resources()
     ports: list[ContainerPort] = []
     restart_policy: str = ""
@@ -68,12 +71,36 @@ class NodeSelector(Struct, frozen=True, rename="camel", omit_defaults=True):
     node_selector_terms: list[NodeTerm] = []
 
 
+class PreferredTerm(Struct, frozen=True, omit_defaults=True):
+    weight: int = 0
+    preference: NodeTerm = NodeTerm()
+
+
 class NodeAffinity(Struct, frozen=True, omit_defaults=True):
     requiredDuringSchedulingIgnoredDuringExecution: NodeSelector | None = None
+    preferredDuringSchedulingIgnoredDuringExecution: list[PreferredTerm] | None = None
+
+
+class LabelSelector(Struct, frozen=True, rename="camel", omit_defaults=True):
+    match_labels: dict[str, str] = {}
+    match_expressions: list[NodeRequirement] = []
+
+
+class WirePodTerm(Struct, frozen=True, rename="camel", omit_defaults=True):
+    topology_key: str = ""
+    label_selector: LabelSelector | None = None
+    namespaces: list[str] = []
+    namespace_selector: LabelSelector | None = None
+
+
+class WeightedPodTerm(Struct, frozen=True, rename="camel", omit_defaults=True):
+    weight: int = 0
+    pod_affinity_term: WirePodTerm = WirePodTerm()
 
 
 class PodAffinity(Struct, frozen=True, omit_defaults=True):
-    requiredDuringSchedulingIgnoredDuringExecution: list[Present] = []
+    requiredDuringSchedulingIgnoredDuringExecution: list[WirePodTerm] = []
+    preferredDuringSchedulingIgnoredDuringExecution: list[WeightedPodTerm] = []
 
 
 class Affinity(Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -89,24 +116,50 @@ class WireToleration(Struct, frozen=True, omit_defaults=True, gc=False):
     effect: str = ""
 
 
-class Spread(Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
+class WireSpread(Struct, frozen=True, rename="camel", omit_defaults=True):
+    topology_key: str = ""
+    max_skew: int = 1
     when_unsatisfiable: str = "DoNotSchedule"
+    label_selector: LabelSelector | None = None
+    match_label_keys: list[str] = []
+    min_domains: int | None = None
+    node_affinity_policy: str | None = None
+    node_taints_policy: str | None = None
 
 
-class Volume(Struct, frozen=True, omit_defaults=True):
+class WireVolume(Struct, frozen=True, omit_defaults=True):
     """Only the kinds that kube-scheduler's volume filters look at."""
 
-    persistentVolumeClaim: Present | None = None
+    name: str = ""
+    persistentVolumeClaim: "VolumeSource | None" = None
     ephemeral: Present | None = None
-    awsElasticBlockStore: Present | None = None
-    azureDisk: Present | None = None
+    awsElasticBlockStore: "VolumeSource | None" = None
+    azureDisk: "VolumeSource | None" = None
     azureFile: Present | None = None
-    cinder: Present | None = None
-    gcePersistentDisk: Present | None = None
-    iscsi: Present | None = None
-    portworxVolume: Present | None = None
-    rbd: Present | None = None
+    cinder: "VolumeSource | None" = None
+    gcePersistentDisk: "VolumeSource | None" = None
+    iscsi: "VolumeSource | None" = None
+    portworxVolume: "VolumeSource | None" = None
+    rbd: "VolumeSource | None" = None
     vsphereVolume: Present | None = None
+
+
+class VolumeSource(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """The union of what is read of the kinds above."""
+
+    claim_name: str = ""
+    volume_id: str = msgspec.field(default="", name="volumeID")
+    disk_uri: str = msgspec.field(default="", name="diskURI")
+    pd_name: str = ""
+    iqn: str = ""
+    image: str = ""
+    pool: str = ""
+    monitors: list[str] = []
+    read_only: bool = False
+
+
+class SchedulingGate(Struct, frozen=True, gc=False):
+    name: str = ""
 
 
 class PodSpec(Struct, frozen=True, rename="camel"):
@@ -116,14 +169,14 @@ class PodSpec(Struct, frozen=True, rename="camel"):
     scheduler_name: str = "default-scheduler"
     priority: int = 0
     active_deadline_seconds: int = 0
-    scheduling_gates: list[Present] = []
+    scheduling_gates: list[SchedulingGate] = []
     overhead: Quantities = {}
     resources: Resources | None = None
     node_selector: dict[str, str] = {}
     affinity: Affinity | None = None
     tolerations: list[WireToleration] = []
-    topology_spread_constraints: list[Spread] = []
-    volumes: list[Volume] = []
+    topology_spread_constraints: list[WireSpread] = []
+    volumes: list[WireVolume] = []
     resource_claims: list[Present] = []
     scheduling_group: Present | None = None
     workload_ref: Present | None = None
@@ -195,9 +248,10 @@ class NodeSpec(Struct, frozen=True):
     taints: list[WireTaint] = []
 
 
-class NodeStatus(Struct, frozen=True):
+class NodeStatus(Struct, frozen=True, rename="camel"):
     allocatable: Quantities = {}
     conditions: list[Condition] = []
+    declared_features: list[str] = []
 
 
 class WireNode(Struct, frozen=True):

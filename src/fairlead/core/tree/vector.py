@@ -1,0 +1,188 @@
+"""The ranked policies over whole levels at once: the same choice as `core.tree.walk`, with little walking.
+
+Called by `core.tree.graph` for requests of the common forms; others go to the walk. Bottom up, which vertices
+of each level could serve their part of the request; then top down, the best of them by score; only below the
+chosen ones does the walk descend. Must not change anything.
+"""
+
+import numpy as np
+
+from fairlead.core.tree.bookings import Held
+from fairlead.core.tree.columns import Ints, Mask
+from fairlead.core.tree.counts import taken
+from fairlead.core.tree.levels import Level, State
+from fairlead.core.tree.ranking import FEW, Group, Pick, ranked
+from fairlead.core.tree.walk import NODES, Walk
+from fairlead.model.jobspec import SLOT, XOR_SLOT, Resource
+
+
+class Unusual(Exception):
+    """A request, or a tree, of a form that only the walk can match."""
+
+
+class Vector:
+    """One match; `walk` has the span of time, the policy and the constraint."""
+
+    def __init__(self, walk: Walk, state: State) -> None:
+        self.walk, self.state, self.levels = walk, state, state.levels
+        self._masks: dict[int, Mask] = {}
+
+    def select(self, resources: tuple[Resource, ...]) -> dict[int, Held] | None:
+        """As Walk.select. Raises Unusual, before anything is marked, if the walk has to do it."""
+        if len(resources) != 1:
+            raise Unusual
+        wanted, slot = resources[0], resources[0].type == SLOT
+        count = wanted.count
+        if slot:
+            wanted = _only_part(wanted)
+        level = self._level(wanted.type)
+        if slot and (not level.above or not (level.distinct or len(level.vertices) <= FEW)):
+            raise Unusual
+        mask = self._mask(wanted, slot) & self._reached(level)
+        found = np.flatnonzero(mask)
+        size = 1 if slot else level.size
+        number = taken(count, len(found) * size)
+        if number == 0:
+            return None
+        whole = slot or bool(wanted.exclusive)
+        for at in self._best(level, found, -(-number // size)):
+            self._take(int(level.vertices[at]), wanted, whole)
+        return self.walk.held(resources)
+
+    # -- bottom up -----------------------------------------------------------------------------------
+
+    def _mask(self, wanted: Resource, exclusive: bool) -> Mask:
+        """[position] which vertices of its level could serve a resource."""
+        if exclusive and wanted.exclusive is False:
+            raise Unusual
+        level = self._level(wanted.type)
+        exclusive = exclusive or bool(wanted.exclusive)
+        use = self.state.use[wanted.type]
+        mask = self._open(wanted.type)
+        if exclusive:
+            mask = mask & (use.any == 0)
+        slot = [each for each in wanted.children if each.type == SLOT]
+        if slot and len(wanted.children) > 1:
+            raise Unusual
+        for child in wanted.children:
+            if child.type == SLOT:
+                there = self._slots(wanted.type, level, child)
+            else:
+                there = self._sum(wanted.type, child, exclusive)
+            mask = mask & (there >= max(child.count.min, 1))
+        if any(each.count.min > each.count.max for each in wanted.children):
+            raise Unusual
+        self._masks[id(wanted)] = mask
+        return mask
+
+    def _open(self, type_: str) -> Mask:
+        """[position] up, held by nobody exclusively, admitted."""
+        mask = self.state.up[type_] & (self.state.use[type_].exclusive == 0)
+        allowed = self.walk.allowed
+        if allowed is not None and type_ in NODES:
+            vertices = self.levels.of[type_].vertices.tolist()
+            mask = mask & np.fromiter(map(allowed, vertices), np.bool_, len(vertices))
+        return mask
+
+    def _sum(self, above: str, child: Resource, exclusive: bool) -> Ints:
+        """[position above] how much its children have that could serve a resource."""
+        level = self._level(child.type)
+        if level.above != above:
+            raise Unusual
+        if level.leaf and not child.children and child.exclusive is not False and child.type not in NODES:
+            return self.state.leaves[child.type] * level.size
+        mask = self._mask(child, exclusive)
+        length = len(self.levels.of[above].vertices)
+        return np.bincount(level.parent[mask], minlength=length) * level.size
+
+    def _slots(self, type_: str, level: Level, slot: Resource) -> Ints:
+        """[position] how many slots there are in each vertex, or in its children if these have the parts."""
+        parts = {part.type for part in slot.children}
+        if level.below is None:
+            raise Unusual
+        if parts <= level.below:
+            return self._fits(type_, slot)
+        below = {each: self.levels.of[each].below for each in level.below}
+        inner = [each for each, types in below.items() if types is not None and parts <= types]
+        if len(inner) != 1 or any(types is None for types in below.values()):
+            raise Unusual
+        within = self.levels.of[inner[0]]
+        fits = np.where(self._open(inner[0]), self._fits(inner[0], slot), 0)
+        return np.bincount(within.parent, weights=fits, minlength=len(level.vertices)).astype(np.int64)
+
+    def _fits(self, type_: str, slot: Resource) -> Ints:
+        """[position] how many slots whole children of the vertex make up."""
+        result: Ints | None = None
+        if len({part.type for part in slot.children}) < len(slot.children):
+            raise Unusual
+        for part in slot.children:
+            if part.count.min != part.count.max or part.count.min < 1 or part.type == SLOT:
+                raise Unusual
+            size = self._level(part.type).size
+            each = self._sum(type_, part, True) // size // -(-part.count.min // size)
+            result = each if result is None else np.minimum(result, each)
+        if result is None:
+            raise Unusual
+        return result
+
+    def _reached(self, level: Level) -> Mask:
+        """[position] whether nothing above is down or held exclusively."""
+        if not level.above:
+            return np.ones(len(level.vertices), dtype=np.bool_)
+        upper = self.levels.of[level.above]
+        mask = self._open(level.above) & self._reached(upper)
+        return mask[level.parent] if not mask.all() else np.ones(len(level.vertices), dtype=np.bool_)
+
+    def _level(self, type_: str) -> Level:
+        level = self.levels.of.get(type_)
+        if type_ in (SLOT, XOR_SLOT) or level is None or not level.size:
+            raise Unusual
+        if not level.above and level.vertices[0] != 0:
+            raise Unusual
+        return level
+
+    # -- top down ------------------------------------------------------------------------------------
+
+    def _best(self, level: Level, found: Ints, number: int) -> list[int]:
+        """The best positions by score, in the walk's order of equal scores."""
+        scores = level.score[found]
+        high = self.walk.policy.high
+        if number == len(found):
+            return found.tolist()
+        if level.distinct and number == 1:
+            return [int(found[scores.argmax() if high else scores.argmin()])]
+        if level.distinct:
+            keys = -scores if high else scores
+            return found[np.argpartition(keys, number - 1)[:number]].tolist()
+        groups = [
+            Group(score, 1, (Pick(at, 1, False),))
+            for at, score in zip(found.tolist(), scores.tolist(), strict=True)
+        ]
+        return [group.picks[0].vertex for group in ranked(groups, high)[:number]]
+
+    def _take(self, v: int, wanted: Resource, exclusive: bool) -> None:
+        """Mark a chosen vertex, what is above it, and the best below it."""
+        walk = self.walk
+        walk.mark(v, exclusive)
+        if not wanted.children:
+            return
+        if any(id(each) not in self._masks for each in wanted.children):
+            walk.within(v, wanted, exclusive)
+            return
+        for child in wanted.children:
+            level = self.levels.of[child.type]
+            first, last = np.searchsorted(level.vertices, [v, int(walk.tree.end[v])])
+            found = np.flatnonzero(self._masks[id(child)][first:last]) + first
+            number = -(-taken(child.count, len(found) * level.size) // level.size)
+            for at in self._best(level, found, number):
+                self._take(int(level.vertices[at]), child, exclusive or bool(child.exclusive))
+
+
+def _only_part(slot: Resource) -> Resource:
+    """The part of a slot that is exactly one vertex of size one."""
+    if len(slot.children) != 1:
+        raise Unusual
+    part = slot.children[0]
+    if part.type == SLOT or part.count.min != 1 or part.count.max != 1:
+        raise Unusual
+    return part

@@ -1,0 +1,166 @@
+"""GRUG: recipes in GraphML that say how to generate a resource graph, as Flux reads them.
+
+Called by `cli.query_run`. A recipe's nodes are kinds of pools, its edges say how many of the target each
+source gets. Only the containment subsystem is generated. All errors are TreeErrors.
+Must not know what pools mean.
+"""
+
+import xml.etree.ElementTree as ET
+
+from msgspec import Struct
+
+from fairlead.core.tree.columns import Pool, TreeError
+
+_CONTAINMENT = "containment"
+
+
+class _Kind(Struct, frozen=True):
+    """A node of the recipe."""
+
+    name: str
+    type: str
+    basename: str
+    size: int
+    unit: str
+    root: bool
+
+
+class _Edge(Struct, frozen=True):
+    """An edge of the recipe: `scale` targets a source, numbered within an ancestor `scope` levels up."""
+
+    source: str
+    target: str
+    scale: int
+    scope: int
+    start: int
+    stride: int
+
+
+def read(text: str) -> list[Pool]:
+    """The pools that a recipe generates. Raises TreeError."""
+    kinds, edges = _recipe(text)
+    roots = [kind for kind in kinds.values() if kind.root]
+    if len(roots) != 1:
+        raise TreeError(f"GRUG: one node must have root=1, here {len(roots)} have")
+    pools = [_pool(roots[0], None, 0, 0)]
+    _generate(roots[0].name, [pools[0]], kinds, edges, pools, {}, set())
+    return pools
+
+
+def _generate(
+    name: str,
+    sources: list[Pool],
+    kinds: dict[str, _Kind],
+    edges: list[_Edge],
+    pools: list[Pool],
+    parents: dict[str, Pool],
+    above: set[str],
+) -> None:
+    """Depth first over the recipe, all instances of an edge at once: so Flux numbers its vertices."""
+    if name in above:
+        raise TreeError(f"GRUG: node {name!r} contains itself")
+    for edge in edges:
+        if edge.source != name:
+            continue
+        made: list[Pool] = []
+        numbers: dict[str, int] = {}
+        for source in sources:
+            scope = source
+            for _ in range(edge.scope):
+                scope = parents.get(scope.key, scope)
+            for _ in range(edge.scale):
+                at = numbers.get(scope.key, 0)
+                numbers[scope.key] = at + 1
+                pool = _pool(kinds[edge.target], source.key, edge.start + at * edge.stride, len(pools))
+                pools.append(pool)
+                made.append(pool)
+                parents[pool.key] = source
+        _generate(edge.target, made, kinds, edges, pools, parents, above | {name})
+
+
+def _pool(kind: _Kind, parent: str | None, id_: int, number: int) -> Pool:
+    return Pool(
+        key=str(number),
+        parent=parent,
+        type=kind.type,
+        basename=kind.basename,
+        name=f"{kind.basename}{id_}",
+        id=id_,
+        uniq_id=number,
+        size=kind.size,
+        unit=kind.unit,
+    )
+
+
+def _recipe(text: str) -> tuple[dict[str, _Kind], list[_Edge]]:
+    """Nodes by name and edges in order, with the defaults of their keys."""
+    try:
+        root = ET.fromstring(text)
+    except ET.ParseError as error:
+        raise TreeError(f"GRUG: not XML: {error}") from None
+    defaults: dict[tuple[str, str], str] = {}
+    for key in _all(root, "key"):
+        for default in _all(key, "default"):
+            defaults[key.get("for", ""), key.get("id", "")] = (default.text or "").strip()
+    kinds: dict[str, _Kind] = {}
+    for element in _all(root, "node"):
+        kind = _kind(element, _data(element, "node", defaults))
+        if kind is not None:
+            kinds[kind.name] = kind
+    found = [_edge(element, _data(element, "edge", defaults), kinds) for element in _all(root, "edge")]
+    return kinds, [edge for edge in found if edge is not None]
+
+
+def _kind(element: ET.Element, data: dict[str, str]) -> _Kind | None:
+    name = element.get("id", "")
+    where = f"GRUG: node {name!r}"
+    if data.get("subsystem", _CONTAINMENT) != _CONTAINMENT:
+        return None
+    if not data.get("type"):
+        raise TreeError(f"{where}: the key 'type' is missing")
+    return _Kind(
+        name,
+        data["type"],
+        data.get("basename") or data["type"],
+        _number(data, "size", 1, where),
+        data.get("unit", ""),
+        _number(data, "root", 0, where) == 1,
+    )
+
+
+def _edge(element: ET.Element, data: dict[str, str], kinds: dict[str, _Kind]) -> _Edge | None:
+    source, target = element.get("source", ""), element.get("target", "")
+    where = f"GRUG: edge {element.get('id', '')!r}"
+    if data.get("e_subsystem", _CONTAINMENT) != _CONTAINMENT or data.get("relation", "contains") == "in":
+        return None
+    for end in (source, target):
+        if end not in kinds:
+            raise TreeError(f"{where}: there is no node {end!r} in the containment subsystem")
+    if data.get("gen_method", "MULTIPLY") != "MULTIPLY":
+        return None
+    return _Edge(
+        source,
+        target,
+        _number(data, "multi_scale", 1, where),
+        _number(data, "id_scope", 0, where),
+        _number(data, "id_start", 0, where),
+        _number(data, "id_stride", 1, where),
+    )
+
+
+def _data(element: ET.Element, kind: str, defaults: dict[tuple[str, str], str]) -> dict[str, str]:
+    own = {each.get("key", ""): (each.text or "").strip() for each in _all(element, "data")}
+    return {**{key: value for (for_, key), value in defaults.items() if for_ == kind}, **own}
+
+
+def _number(data: dict[str, str], key: str, default: int, where: str) -> int:
+    text = data.get(key, "")
+    try:
+        return int(text) if text else default
+    except ValueError:
+        raise TreeError(f"{where}: {key} is {text!r}, but must be a whole number") from None
+
+
+def _all(element: ET.Element, tag: str) -> list[ET.Element]:
+    """Elements of this name, in GraphML's namespace or none."""
+    return [each for each in element.iter() if each.tag.rpartition("}")[2] == tag]

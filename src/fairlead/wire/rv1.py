@@ -1,0 +1,162 @@
+"""R, Flux's record of what a job was given (version 1): read as a tree, as ranks, and written.
+
+Called by `cli.query_run` and the session. Only what R's execution section knows: nodes with ranks, and core,
+gpu and such below them. All errors are TreeErrors. Must not know bookings beyond the vertices it is given.
+"""
+
+from collections.abc import Iterable
+from typing import Any, cast
+
+import msgspec
+
+from fairlead.core.tree.columns import Pool, Tree, TreeError
+from fairlead.model.idset import hostlist, hostlist_text, idset, idset_text
+
+Fields = dict[str, Any]
+
+
+def read(text: str) -> list[Pool]:
+    """The pools of an R: cluster0, nodes with their ranks, and what each has."""
+    entries, names, properties = _execution(text)
+    ranks = sorted(rank for own, _ in entries for rank in own)
+    if len(names) != len(ranks):
+        raise TreeError(f"R: nodelist has {len(names)} hosts for {len(ranks)} ranks")
+    hosts = dict(zip(ranks, names, strict=True))
+    pools = [Pool("0", None, "cluster", "cluster", "cluster0", 0, 0)]
+    for own, children in entries:
+        for rank in own:
+            name = hosts[rank]
+            node = Pool(str(len(pools)), "0", "node", *_split(name), len(pools), rank)
+            node.path = f"/cluster0/{name}"
+            node.properties = {word: "" for word, there in properties.items() if rank in there}
+            pools.append(node)
+            for type_, ids in children.items():
+                for id_ in ids:
+                    at = len(pools)
+                    pools.append(Pool(str(at), node.key, type_, type_, f"{type_}{id_}", id_, at, rank))
+    return _told_apart(pools)
+
+
+def allocation(text: str, tree: Tree) -> list[int]:
+    """The vertices of a tree that an R names: nodes and what it lists below them."""
+    entries, _, _ = _execution(text)
+    nodes = {int(tree.rank[v]): int(v) for v in tree.of_type("node")}
+    found: list[int] = []
+    for own, children in entries:
+        for rank in own:
+            if rank not in nodes:
+                raise TreeError(f"R: the graph has no node of rank {rank}")
+            found.append(nodes[rank])
+            below = range(nodes[rank] + 1, int(tree.end[nodes[rank]]))
+            places = {(tree.type[v], int(tree.id[v])): v for v in below}
+            for type_, ids in children.items():
+                for id_ in ids:
+                    if (type_, id_) not in places:
+                        raise TreeError(f"R: rank {rank} has no {type_}{id_}")
+                    found.append(places[type_, id_])
+    return found
+
+
+def ranks(text: str) -> list[int]:
+    """The ranks that an R names."""
+    entries, _, _ = _execution(text)
+    return sorted({rank for own, _ in entries for rank in own})
+
+
+def lite(tree: Tree, vertices: Iterable[int]) -> tuple[list[Fields], list[str]]:
+    """R_lite and the names of the nodes for these vertices, by rank."""
+    nodes: dict[int, dict[str, set[int]]] = {}
+    hosts: dict[int, str] = {}
+    chosen = list(vertices)
+    for v in chosen:
+        if tree.type[v] == "node":
+            rank = int(tree.rank[v])
+            nodes.setdefault(rank, {})
+            hosts[rank] = tree.pools[v].name
+    for v in chosen:
+        if tree.type[v] in ("core", "gpu"):
+            nodes.setdefault(tree.owner_rank(v), {}).setdefault(tree.type[v], set()).add(int(tree.id[v]))
+    alike: dict[tuple[tuple[str, str], ...], list[int]] = {}
+    for rank in sorted(nodes):
+        children = tuple((type_, idset_text(ids)) for type_, ids in sorted(nodes[rank].items()))
+        if children:
+            alike.setdefault(children, []).append(rank)
+    entries: list[Fields] = [
+        {"rank": idset_text(ranks), "children": dict(children)} for children, ranks in alike.items()
+    ]
+    return entries, [hosts[rank] for rank in sorted(nodes) if rank in hosts]
+
+
+def written(tree: Tree, vertices: Iterable[int], start: int, end: int) -> Fields:
+    """An R without its scheduling section. Times are seconds."""
+    chosen = list(vertices)
+    entries, names = lite(tree, chosen)
+    execution: Fields = {
+        "R_lite": entries,
+        "nodelist": [hostlist_text(names)],
+        "starttime": start,
+        "expiration": end,
+    }
+    words: dict[str, set[int]] = {}
+    for v in chosen:
+        if tree.type[v] == "node":
+            for word in tree.pools[v].properties:
+                words.setdefault(word, set()).add(int(tree.rank[v]))
+    if words:
+        execution["properties"] = {word: idset_text(there) for word, there in sorted(words.items())}
+    return {"version": 1, "execution": execution}
+
+
+# -- inside ------------------------------------------------------------------------------------------
+
+_Entries = list[tuple[list[int], dict[str, list[int]]]]
+
+
+def _execution(text: str) -> tuple[_Entries, list[str], dict[str, set[int]]]:
+    """Entries of R_lite, host names, and the ranks of each property."""
+    try:
+        value: Any = msgspec.json.decode(text)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise TreeError(f"R: not JSON: {error}") from None
+    if not isinstance(value, dict) or cast("Fields", value).get("version") != 1:
+        raise TreeError("R: the key 'version' must be 1")
+    execution = _object(cast("Fields", value).get("execution"), "execution")
+    rows: Any = execution.get("R_lite")
+    if not isinstance(rows, list):
+        raise TreeError("R: execution.R_lite must be a list")
+    try:
+        entries: _Entries = []
+        for number, row in enumerate(cast("list[Any]", rows)):
+            fields = _object(row, f"execution.R_lite[{number}]")
+            children = _object(fields.get("children", {}), f"execution.R_lite[{number}].children")
+            below = {type_: idset(str(ids)) for type_, ids in children.items()}
+            entries.append((idset(str(fields.get("rank", ""))), below))
+        names = [name for word in execution.get("nodelist", []) for name in hostlist(str(word))]
+        words = _object(execution.get("properties", {}), "execution.properties")
+        return entries, names, {word: set(idset(str(ids))) for word, ids in words.items()}
+    except ValueError as error:
+        raise TreeError(f"R: {error}") from None
+
+
+def _object(value: object, where: str) -> Fields:
+    if not isinstance(value, dict):
+        raise TreeError(f"R: {where} must be keys with values")
+    return cast("Fields", value)
+
+
+def _split(name: str) -> tuple[str, str, int]:
+    """Basename, name and id of a host: the digits it ends with are its id, -1 without any."""
+    base = name.rstrip("0123456789")
+    digits = name[len(base) :]
+    return base, name, int(digits) if digits else -1
+
+
+def _told_apart(pools: list[Pool]) -> list[Pool]:
+    """Hosts of one name get one path each, so that paths stay unique."""
+    seen: set[str] = set()
+    for pool in pools:
+        if pool.path in seen:
+            pool.path = f"{pool.path}.{pool.rank}"
+        if pool.path:
+            seen.add(pool.path)
+    return pools

@@ -1,0 +1,180 @@
+"""Canonical jobspecs: what is read, and where an error is said to be."""
+
+import copy
+import json
+from typing import Any
+
+import pytest
+
+from fairlead.core.tree.counts import alternatives, largest, nodes_asked, taken
+from fairlead.model.idset import hostlist, hostlist_text, idset, idset_text
+from fairlead.model.jobspec import Constraint, Count, Resource
+from fairlead.wire.jobspec import UNBOUNDED, JobspecError, UnknownType, read
+
+GOOD: dict[str, Any] = {
+    "version": 1,
+    "resources": [
+        {
+            "type": "node",
+            "count": {"min": 2, "max": 8, "operator": "*", "operand": 2},
+            "exclusive": True,
+            "with": [
+                {
+                    "type": "slot",
+                    "count": 1,
+                    "label": "task",
+                    "with": [
+                        {"type": "memory", "count": "4-16:4", "unit": "GB"},
+                        {"type": "core", "count": {"min": 1}},
+                    ],
+                }
+            ],
+        }
+    ],
+    "tasks": [{"command": ["app"], "slot": "task", "count": {"per_slot": 1}}],
+    "attributes": {
+        "system": {
+            "duration": 59.2,
+            "queue": "debug",
+            "constraints": {"or": [{"ranks": ["0-3"]}, {"not": []}]},
+        }
+    },
+}
+
+
+def with_(path: str, value: Any) -> str:
+    """GOOD with another value at a path such as resources.0.count; None takes the key away."""
+    changed = copy.deepcopy(GOOD)
+    at: Any = changed
+    *steps, last = (int(step) if step.isdigit() else step for step in path.split("."))
+    for step in steps:
+        at = at[step]
+    if value is None:
+        del at[last]
+    else:
+        at[last] = value
+    return json.dumps(changed)
+
+
+def test_everything_is_read() -> None:
+    job = read(json.dumps(GOOD), ["node", "core", "memory"])
+    (node,) = job.resources
+    assert (node.type, node.exclusive, node.count) == ("node", True, Count(2, 8, "*", 2))
+    (slot,) = node.children
+    assert (slot.label, slot.exclusive, slot.count) == ("task", None, Count(1, 1))
+    memory, core = slot.children
+    assert (memory.unit, memory.count) == ("GB", Count(4, 16, "+", 4))
+    assert core.count == Count(1, UNBOUNDED)
+    assert (job.duration, job.queue) == (60, "debug"), "durations are rounded up"
+    assert job.constraint == Constraint("or", (Constraint("ranks", (), ("0-3",)), Constraint("not")))
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "place"),
+    [
+        ("version", None, "jobspec"),
+        ("version", 0, "version"),
+        ("version", "one", "version"),
+        ("more", 1, "jobspec"),
+        ("resources", {}, "resources"),
+        ("resources.0", [], "resources[0]"),
+        ("resources.0.type", None, "resources[0]"),
+        ("resources.0.count", None, "resources[0]"),
+        ("resources.0.count", True, "resources[0].count"),
+        ("resources.0.count", -1, "resources[0].count"),
+        ("resources.0.count", "many", "resources[0].count"),
+        ("resources.0.count", "8-2", "resources[0].count.max"),
+        ("resources.0.count.min", None, "resources[0].count"),
+        ("resources.0.count.min", 0, "resources[0].count.min"),
+        ("resources.0.count.max", None, "resources[0].count"),
+        ("resources.0.count.max", 1, "resources[0].count.max"),
+        ("resources.0.count.operator", "-", "resources[0].count.operator"),
+        ("resources.0.count.operand", 1, "resources[0].count.operand"),
+        ("resources.0.count", {"min": 1, "max": 9, "operator": "^", "operand": 2}, "resources[0].count.min"),
+        ("resources.0.count.least", 1, "resources[0].count"),
+        ("resources.0.exclusive", "perhaps", "resources[0].exclusive"),
+        ("resources.0.colour", "red", "resources[0]"),
+        ("resources.0.with.0.label", None, "resources[0].with[0]"),
+        ("resources.0.with.0.with.1.type", "unicorn", "resources[0].with[0].with[1].type"),
+        ("resources.0.with.0.with.0.unit", ["GB"], "resources[0].with[0].with[0].unit"),
+        ("tasks", "app", "tasks"),
+        ("tasks.0.slot", None, "tasks[0]"),
+        ("tasks.0.command", "app", "tasks[0].command"),
+        ("tasks.0.command", [["app"]], "tasks[0].command[0]"),
+        ("tasks.0.count", {"per_slot": 1, "total": 2}, "tasks[0].count"),
+        ("attributes", 7, "attributes"),
+        ("attributes.machine", {}, "attributes"),
+        ("attributes.system.duration", "soon", "attributes.system.duration"),
+        ("attributes.system.duration", -1, "attributes.system.duration"),
+        ("attributes.system.constraints", {"maybe": []}, "attributes.system.constraints.maybe"),
+        ("attributes.system.constraints.or.0.ranks", ["a"], "attributes.system.constraints.or[0].ranks[0]"),
+        (
+            "attributes.system.constraints",
+            {"properties": ["fa&st"]},
+            "attributes.system.constraints.properties[0]",
+        ),
+    ],
+)
+def test_an_error_names_its_place(path: str, value: Any, place: str) -> None:
+    with pytest.raises(JobspecError) as caught:
+        read(with_(path, value), ["node", "core", "memory"])
+    assert str(caught.value).startswith(f"{place}: ")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_type_the_graph_has_not_is_an_error_of_its_own() -> None:
+    with pytest.raises(UnknownType):
+        read(with_("resources.0.type", "zone"), ["node"])
+    assert read(with_("resources.0.type", "zone")).resources[0].type == "zone"
+
+
+def test_what_is_no_yaml_is_told_with_its_line() -> None:
+    with pytest.raises(JobspecError, match=r"^line 2: not YAML"):
+        read("version: 1\nresources: [}")
+
+
+@pytest.mark.parametrize(
+    ("count", "there", "expected"),
+    [
+        (Count(3, 3), 2, 0),
+        (Count(3, 3), 9, 3),
+        (Count(2, 9, "+", 3), 9, 8),
+        (Count(2, 9, "+", 3), 7, 5),
+        (Count(2, 64, "*", 2), 40, 32),
+        (Count(2, 300, "^", 2), 255, 16),
+        (Count(2, 300, "^", 2), 300, 256),
+        (Count(1, 8, "*", 2), 1, 1),
+    ],
+)
+def test_counts_take_as_much_as_they_may(count: Count, there: int, expected: int) -> None:
+    assert taken(count, there) == expected
+    assert largest(count) == taken(count, 1 << 40)
+
+
+def test_one_of_sibling_xor_slots_is_taken_and_nodes_are_counted() -> None:
+    one = Count(1, 1)
+
+    def slot(kind: str, label: str, *inside: Resource) -> Resource:
+        return Resource(kind, one, label=label, children=inside)
+
+    node = Resource("node", Count(2, 2))
+    nested = slot(
+        "xor_slot", "b", Resource("node", one, children=(slot("xor_slot", "c"), slot("xor_slot", "d")))
+    )
+    found = [resources[0] for resources in alternatives((slot("xor_slot", "a", node), nested))]
+    assert [each.label for each in found] == ["a", "b", "b"]
+    assert {each.type for each in found} == {"slot"}
+    assert [each.children[0].children[0].label for each in found[1:]] == ["c", "d"]
+    assert nodes_asked((slot("slot", "a", node),)) == 2
+    assert nodes_asked((slot("slot", "a", node), slot("slot", "b", Resource("node", one)))) == 1
+
+
+def test_sets_of_numbers_and_lists_of_hosts() -> None:
+    assert idset("[0-2,7]") == [0, 1, 2, 7]
+    assert idset_text([7, 2, 1, 0]) == "0-2,7"
+    assert hostlist("node[1,09-11]x,login") == ["node1x", "node09x", "node10x", "node11x", "login"]
+    assert hostlist_text(["node3", "node0", "node1", "node2", "login"]) == "node[3,0-2],login"
+    assert hostlist_text(["n08", "n09", "n10", "n1"]) == "n[08-10,1]"
+    for text in ("3-1", "x", "1-", "0-99999999999"):
+        with pytest.raises(ValueError, match=text[:3]):
+            idset(text)
