@@ -14,6 +14,7 @@ from fairlead.wire.files import text as file_text
 if TYPE_CHECKING:
     from fairlead.cli.query_session import Session
 
+RULE = "INFO: ============================="
 _READERS = ("jgf", "rv1exec")
 
 
@@ -172,8 +173,8 @@ class Change:
             known.state = "CANCELED"
 
     def _stats(self, what: str) -> None:
-        rule = "INFO: ============================="
-        for line in (rule, f'INFO: {what} PREORDER COUNT="0"', f'INFO: {what} POSTORDER COUNT="0"', rule):
+        """Fluxion's lines about its walk; nothing is walked here, so its counts are 0."""
+        for line in (RULE, f'INFO: {what} PREORDER COUNT="0"', f'INFO: {what} POSTORDER COUNT="0"', RULE):
             self.session.say(line)
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple, TextIO
 
 from msgspec import Struct
 
-from fairlead.cli.query_change import Change
+from fairlead.cli.query_change import RULE, Change
 from fairlead.core.tree.bookings import Job
 from fairlead.core.tree.columns import TreeError
 from fairlead.core.tree.find import Found
@@ -25,7 +25,6 @@ from fairlead.wire.jobspec import JobspecError, UnknownType
 from fairlead.wire.jobspec import read as read_jobspec
 from fairlead.wire.treetext import Extra, Row
 
-RULE = "INFO: ============================="
 _UNKNOWN_TYPE = 'Value of "type" must be a resource type known to fluxion'
 
 

@@ -39,7 +39,8 @@ def resource_query(
         typer.Option("-T", "--traverser-policy", help="simple, or flexible: sibling slots are alternatives."),
     ] = "simple",
     output: Annotated[
-        Path | None, typer.Option("-t", "--output", help="Answers into this file; it is emptied first.")
+        Path | None,
+        typer.Option("-t", "--test-output", "--output", help="Answers into this file; it is emptied first."),
     ] = None,
     prune_filters: Annotated[
         str,
