@@ -15,7 +15,8 @@ from fairlead.core.views import queue_page
 from fairlead.model import command as cmd
 from fairlead.model import event as ev
 from fairlead.model.group import Outcome
-from fairlead.model.pod import Expression, Operator, Pod, PodPhase, Shape
+from fairlead.model.pod import Pod, PodPhase, Shape
+from fairlead.model.selector import Expression, Operator
 from fairlead.model.settings import Settings
 from fairlead.sim.world import Faults, World
 
