@@ -57,11 +57,10 @@ def earliest(
 ) -> Offer | None:
     """The earliest start at which the match policy places all members for their whole walltime.
 
-    None if there is none before that time (0: at all, so that the request waits behind work whose end is not
-    known). For members of one shape
-    the start is the earliest possible one. For several shapes it is the earliest at which greedy placing
-    succeeds, which may be later, and each instant at which every shape alone has room costs one try.
-    Nodes that are `barred` are left alone.
+    None if there is none before `before` (0: none at all, so that the request waits behind work whose end is
+    not known). For members of one shape the start is the earliest possible one. For several shapes it is the
+    earliest at which greedy placing succeeds, which may be later, and each instant at which every shape alone
+    has room costs one try. Nodes that are `barred` are left alone.
     """
     wants: list[Want] = []
     for task in request.tasks:
@@ -133,10 +132,7 @@ class Ahead:
         return earliest(self.profile, self.snapshot, request, not_before, before, barred)
 
     def lay(self, promises: Sequence[Promise]) -> Generator[None, None, dict[str, Offer]]:
-        """Lay what was promised before, in order of the starts, the nodes chosen anew; group -> what it has.
-
-        Those that cannot be kept are missing in the answer.
-        """
+        """Lay what was promised before, in order of the starts; group -> what it has (`core.relay`)."""
         laid = yield from relay.lay(self.snapshot, self._now, self._begun, promises)
         for promise in promises:
             offer = laid.get(promise.request.group)
@@ -144,9 +140,9 @@ class Ahead:
                 self.take(promise.request, offer)
         return laid
 
-    def room_before(self, request: Request, start: int, /) -> bool:
+    def room_before(self, request: Request, _: int, /) -> bool:
         """Whether it is worth looking for an earlier start; that is not known without looking."""
-        return bool(request.tasks) and start > self.snapshot.now
+        return bool(request.tasks)
 
     def take(self, request: Request, offer: Offer) -> None:
         """Let the request have it."""
