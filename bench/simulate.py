@@ -52,7 +52,7 @@ def settings(policy: str) -> Settings:
     """Of a simulation: no pace, and no bound on how many promises are kept."""
     name, _, depth = policy.partition(":")
     queues = single(name, int(depth), promises=0) if depth else single(name, promises=0)
-    return Settings(queues=queues, pace=0)
+    return Settings(queues=queues, pace=0, advise=False)
 
 
 def check(policy: str, workload: Workload, result: Result, expected: list[int]) -> None:

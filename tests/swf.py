@@ -27,7 +27,7 @@ def settings(policy: str) -> Settings:
     """`hybrid:N` is N reservations; promises are kept for all who wait."""
     name, _, depth = policy.partition(":")
     queues = single(name, int(depth), promises=0) if depth else single(name, promises=0)
-    return Settings(queues=queues, pace=0)
+    return Settings(queues=queues, pace=0, advise=False)
 
 
 def machine(path: Path, form: str, procs: int, limit: int = 0) -> Workload:

@@ -65,7 +65,7 @@ def test_settings_are_those_asked_for(log: Path, monkeypatch: pytest.MonkeyPatch
     asked = ("--policy", "hybrid", "--reservation-depth", 8, "--queue-depth", 100, "--promises", 9)
     assert run(log, *asked, "--match", "pack").exit_code == 0
     queue = QueueSettings(policy="hybrid", depth=8, looks=100, promises=9)
-    assert seen == [Settings(queues=(queue,), match="pack", pace=0)]
+    assert seen == [Settings(queues=(queue,), match="pack", pace=0, advise=False)]
 
 
 def test_conservative_keeps_every_promise_unless_told(log: Path, monkeypatch: pytest.MonkeyPatch):

@@ -130,7 +130,7 @@ def simulate(
 def settings(policy: str, depth: int, *, match: str, looks: int, promises: int) -> Settings:
     """The settings of a simulated scheduler: one queue, and a cycle whenever something has happened."""
     queue = QueueSettings(policy=policy, depth=depth, looks=looks, promises=promises)
-    return Settings(queues=(queue,), match=match, pace=0)
+    return Settings(queues=(queue,), match=match, pace=0, advise=False)
 
 
 def _names(policy: str, compare: str, depth: int | None) -> list[tuple[str, str, int]]:

@@ -20,7 +20,7 @@ from fairlead.model import event as ev
 from fairlead.model.group import GroupRecord, Phase
 from fairlead.model.plan import Grant, Plan, Reject, Reserve, Start
 from fairlead.model.pod import Pod, PodPhase
-from fairlead.model.settings import QueueSettings, Settings
+from fairlead.model.settings import Settings
 from fairlead.sim.workload import Arrival, JobRow, Result, Sample, Workload
 
 ORIGIN = 86_400_000
@@ -29,11 +29,6 @@ _PATIENCE = 366 * 86_400_000
 """How long the clock is let run, in milliseconds, when all that is left is waking the engine."""
 _CALLS = 256
 """Instants between two calls of `progress`."""
-
-
-def settings_for(queue: QueueSettings, match: str = "first") -> Settings:
-    """Settings of a simulation under one queue: planned at once."""
-    return Settings(queues=(queue,), match=match, pace=0, advise=False)
 
 
 def play(
