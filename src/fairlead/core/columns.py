@@ -59,9 +59,19 @@ class LabelColumns:
         self._names, self._labels = names, labels
         self._columns: dict[str, tuple[Codes, list[str]]] = {}
         self._masks: dict[Expression, Mask] = {}
+        self._keys: list[str] | None = None
 
     def __len__(self) -> int:
         return len(self._labels)
+
+    def keys(self) -> list[str]:
+        """Every label key that any of the objects has, in order of appearance."""
+        if self._keys is None:
+            known: dict[str, None] = {}
+            for labels in self._labels:
+                known.update(dict.fromkeys(labels))
+            self._keys = list(known)
+        return self._keys
 
     def column(self, key: str) -> tuple[Codes, list[str]]:
         """The label's value per object as an index into the list of values; -1 where it has no such label."""

@@ -7,6 +7,7 @@ tolerations (core/v1), as kube-scheduler's NodeAffinity, TaintToleration and Nod
 """
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,6 +15,9 @@ from fairlead.core.columns import LabelColumns, Mask
 from fairlead.model.node import Node, Taint
 from fairlead.model.pod import Shape, Toleration
 from fairlead.model.selector import Expression
+
+if TYPE_CHECKING:
+    from fairlead.core.topology import Topology
 
 Constraints = tuple[tuple[Expression, ...], tuple[tuple[Expression, ...], ...], tuple[Toleration, ...]]
 
@@ -46,7 +50,7 @@ class NodeClasses:
     """
 
     def __init__(self, nodes: Sequence[Node | None], gone: Sequence[bool]) -> None:
-        self._nodes = list(nodes)
+        self.nodes = list(nodes)
         self.names = tuple(node.name if node else "" for node in nodes)
         self.present = np.array(
             [n is not None and not g for n, g in zip(nodes, gone, strict=True)], dtype=bool
@@ -58,6 +62,8 @@ class NodeClasses:
         self._tainted: dict[tuple[Toleration, ...], Mask] = {}
         self._now: dict[Constraints, Mask] = {}
         self._nominal: dict[Constraints, Mask] = {}
+        self.topologies: dict[tuple[str, ...], Topology] = {}
+        """Label keys of the levels -> domains; filled by `core.topology.of`."""
 
     def now(self, c: Constraints) -> Mask:
         """Nodes that may be used at present: present, ready, not cordoned, labels and taints right."""
@@ -96,8 +102,8 @@ class NodeClasses:
 
     def _tolerated(self, tolerations: Sequence[Toleration], *, nominal: bool) -> Mask:
         verdicts: dict[tuple[tuple[Taint, ...], bool, bool], bool] = {}
-        mask = np.zeros(len(self._nodes), dtype=bool)
-        for i, node in enumerate(self._nodes):
+        mask = np.zeros(len(self.nodes), dtype=bool)
+        for i, node in enumerate(self.nodes):
             if node is None:
                 continue
             key = (node.taints, node.ready, node.unschedulable)
