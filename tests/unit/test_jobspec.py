@@ -122,6 +122,47 @@ def test_an_error_names_its_place(path: str, value: Any, place: str) -> None:
     assert "\n" not in str(caught.value)
 
 
+SSD = {"type": "ssd", "count": 5, "unit": "GiB", "exclusive": False}
+CORE = {"type": "core", "count": 2, "exclusive": False}
+
+
+@pytest.mark.parametrize(
+    ("inside", "place"),
+    [
+        ([SSD, {"type": "node", "count": 1}, {**SSD, "count": 9}], "with[2].type"),
+        ([SSD, {"type": "ssd", "count": 1, "exclusive": True}], "with[1].type"),
+        ([{**SSD, "count": {"min": 5}}], "with[0].count"),
+        ([{**SSD, "count": {"min": 5, "max": 10, "operator": "+", "operand": 1}}], "with[0].count"),
+        ([{**SSD, "count": "2-8:2"}], "with[0].count"),
+        ([{"type": "node", "count": 1, "exclusive": True, "with": [CORE]}], "with[0].with[0].exclusive"),
+    ],
+)
+def test_what_no_scheduler_could_tell_apart_is_an_error(inside: list[Any], place: str) -> None:
+    slot = {"type": "slot", "count": 1, "label": "task", "with": inside}
+    with pytest.raises(JobspecError) as caught:
+        read(with_("resources", [slot]))
+    assert str(caught.value).startswith(f"resources[0].{place}: ")
+    assert "\n" not in str(caught.value)
+
+
+def test_an_exclusive_slot_of_shared_nodes_is_an_error() -> None:
+    node = {"type": "node", "count": 1, "exclusive": False, "with": [{"type": "core", "count": 2}]}
+    slot = {"type": "slot", "count": 1, "label": "task", "exclusive": True, "with": [node]}
+    with pytest.raises(JobspecError, match=r"^resources\[0\]\.with\[0\]\.exclusive: is false"):
+        read(with_("resources", [slot]))
+
+
+def test_what_looks_like_those_is_read() -> None:
+    whole = {"type": "ssd", "count": {"min": 1, "max": 4}, "unit": "GiB", "exclusive": True}
+    nested = [{"type": "slot", "count": 1, "label": label, "with": [whole]} for label in "ab"]
+    one = {"type": "slot", "count": 1, "label": "task", "with": nested}
+    racks = [{"type": "node", "count": 1}, {"type": "node", "count": 2}]
+    rack = {"type": "rack", "count": 1, "exclusive": False, "with": racks}
+    slot, other = read(with_("resources", [one, rack])).resources
+    assert [each.children[0].count for each in slot.children] == [Count(1, 4), Count(1, 4)]
+    assert [each.count.max for each in other.children] == [1, 2]
+
+
 def test_a_type_the_graph_has_not_is_an_error_of_its_own() -> None:
     with pytest.raises(UnknownType):
         read(with_("resources.0.type", "zone"), ["node"])

@@ -84,6 +84,13 @@ def _resource(value: object, place: str, known: Collection[str] | None) -> Resou
         raise JobspecError(f"{place}: a slot needs a label, which its tasks name")
     if "id" in fields:
         _scalar(fields["id"], f"{place}.id")
+    resource = _built(type_, fields, place, known)
+    _check_pool(resource, place)
+    _check_children(resource, place)
+    return resource
+
+
+def _built(type_: str, fields: Fields, place: str, known: Collection[str] | None) -> Resource:
     return Resource(
         type_,
         _count(fields["count"], f"{place}.count"),
@@ -92,6 +99,28 @@ def _resource(value: object, place: str, known: Collection[str] | None) -> Resou
         _scalar(fields.get("label", ""), f"{place}.label"),
         _resources(fields["with"], f"{place}.with", known) if "with" in fields else (),
     )
+
+
+def _check_pool(resource: Resource, place: str) -> None:
+    """A shared part of a pool, with a unit, is a fixed amount: nobody could say how much a range took."""
+    count = resource.count
+    if resource.unit and resource.exclusive is False and count.min != count.max:
+        raise JobspecError(f"{place}.count: is a range, but a shared resource with a unit needs one number")
+
+
+def _check_children(resource: Resource, place: str) -> None:
+    """What stands below a resource must not contradict it, nor stand below a slot twice."""
+    seen: dict[str, int] = {}
+    for number, child in enumerate(resource.children):
+        below = f"{place}.with[{number}]"
+        if resource.exclusive and child.exclusive is False:
+            raise JobspecError(f"{below}.exclusive: is false, but what it is part of has exclusive: true")
+        if resource.type not in (SLOT, XOR_SLOT) or child.type in (SLOT, XOR_SLOT):
+            continue
+        if child.type in seen:
+            first = f"with[{seen[child.type]}]"
+            raise JobspecError(f"{below}.type: {child.type!r} stands in this slot twice; add it to {first}")
+        seen[child.type] = number
 
 
 def _exclusive(value: object, place: str) -> bool:
