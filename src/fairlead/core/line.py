@@ -33,7 +33,8 @@ def request(state: State, group: Group, pods: list[Pod], growth: bool, duration:
         growth=growth,
         duration=duration,
         queue=queue.name,
-        kind=_kind(state, queue.name, duration, tasks),
+        kind=_kind(state, (queue.name, duration, group.layout), tasks),
+        layout=group.layout,
     )
 
 
@@ -131,9 +132,9 @@ def _order(queue: QueueSettings, group: Group) -> Order:
 _LONGEST = 1 << 62
 
 
-def _kind(state: State, queue: str, duration: int, tasks: tuple[Task, ...]) -> int:
+def _kind(state: State, said: tuple[object, ...], tasks: tuple[Task, ...]) -> int:
     """Equal for requests that ask for the same: what fails for one of them fails for all."""
-    key = (queue, duration, tuple([(id(task.shape), len(task.uids)) for task in tasks]))
+    key = (*said, tuple([(id(task.shape), len(task.uids)) for task in tasks]))
     known = state.kinds.get(key)
     if known is None:
         if len(state.kinds) > _KINDS_KEPT + 2 * len(state.line):

@@ -15,6 +15,7 @@ from fairlead.core.labels import NodeClasses
 from fairlead.core.outline import Need
 from fairlead.core.profile import Release
 from fairlead.model.group import Reason
+from fairlead.model.layout import NO_LAYOUT, Layout
 from fairlead.model.pod import Amounts, Shape
 from fairlead.model.settings import DEFAULT_QUEUE, Settings
 
@@ -40,7 +41,8 @@ class Request(NamedTuple):
     duration: int
     queue: str = DEFAULT_QUEUE
     kind: int = 0
-    """Equal where queue, duration and tasks are (uids apart); 0 is like no other."""
+    """Equal where queue, duration, layout and tasks are (uids apart); 0 is like no other."""
+    layout: Layout = NO_LAYOUT
 
 
 class Promise(NamedTuple):

@@ -14,6 +14,7 @@ from fairlead.core.profile import Share
 from fairlead.core.snapshot import Order, Request
 from fairlead.model.event import BindError
 from fairlead.model.group import GroupRecord, Outcome, Phase, Reason, Why
+from fairlead.model.layout import NO_LAYOUT
 from fairlead.model.owner import Owner
 from fairlead.model.plan import Reserve
 from fairlead.model.pod import Pod, Shape
@@ -72,6 +73,7 @@ class Group:
         self.owners: dict[str, None] = {}
         self.size, self.seen, self.priority = 1, 0, 0
         self.queue = "default"
+        self.layout = NO_LAYOUT
         self.duration, self.begin = 0, 0
         self.limit = 0
         """The walltime that Fairlead itself enforces; 0 where the clock is somebody else's."""

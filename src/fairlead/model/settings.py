@@ -6,6 +6,7 @@ line, so that a replay runs under the same ones. They enter a running engine onl
 
 from msgspec import Struct
 
+from fairlead.model.layout import TOPOLOGY
 from fairlead.model.selector import Expression
 
 POLICIES = ("fcfs", "easy", "hybrid", "conservative", "replan")
@@ -65,6 +66,8 @@ class Settings(Struct, frozen=True, omit_defaults=True):
     request_timeout: int = 10_000
     lasting: int = 5_000
     retention: int = 7 * 24 * 3600 * 1000
+    topology: tuple[str, ...] = TOPOLOGY
+    """Label keys of the levels above the node, from the widest to the narrowest."""
 
     def queue(self, name: str) -> QueueSettings | None:
         """The queue of this name, None if there is none."""
