@@ -12,6 +12,7 @@ from fairlead.core.ends import Ends
 from fairlead.core.inventory import Inventory
 from fairlead.core.profile import Share
 from fairlead.core.snapshot import Order, Request
+from fairlead.core.surroundings import Surroundings
 from fairlead.model.event import BindError
 from fairlead.model.group import GroupRecord, Outcome, Phase, Reason, Why
 from fairlead.model.layout import NO_LAYOUT
@@ -206,6 +207,7 @@ class State(Waiting):
         self.now = 0
         self.version = 0
         self.inventory = Inventory()
+        self.surroundings = Surroundings()
         self.pods: dict[str, Pod] = {}
         self.owners: dict[str, Owner] = {}
         self.node_uids: dict[str, str] = {}
@@ -330,6 +332,7 @@ class State(Waiting):
         self.to_bind.pop(uid, None)
         if intent is None:
             return
+        self.surroundings.forget(uid)
         pods = self.grants[intent.grant]
         del pods[uid]
         if not pods:

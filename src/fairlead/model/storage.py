@@ -1,6 +1,7 @@
 """Claims, volumes and storage classes as the volume filters see them. Made by `wire.storage`.
 
-Sizes are in thousandths of a byte, so that comparing them is as exact as the quantities are.
+Each is tagged with its Kubernetes kind (`model.thing`). Sizes are in thousandths of a byte, so that comparing
+them is as exact as the quantities are.
 """
 
 from msgspec import Struct
@@ -8,7 +9,7 @@ from msgspec import Struct
 from fairlead.model.selector import Expression, Selector
 
 
-class Claim(Struct, frozen=True, gc=False, omit_defaults=True):
+class Claim(Struct, frozen=True, gc=False, omit_defaults=True, tag="PersistentVolumeClaim"):
     """core/v1 PersistentVolumeClaim. `bound` is true when its binding is complete on both sides."""
 
     namespace: str
@@ -30,7 +31,7 @@ class Claim(Struct, frozen=True, gc=False, omit_defaults=True):
     """The name of its VolumeAttributesClass."""
 
 
-class PersistentVolume(Struct, frozen=True, gc=False, omit_defaults=True):
+class PersistentVolume(Struct, frozen=True, gc=False, omit_defaults=True, tag="PersistentVolume"):
     """core/v1 PersistentVolume. `affinity` is None where any node will do."""
 
     name: str
@@ -56,7 +57,7 @@ class PersistentVolume(Struct, frozen=True, gc=False, omit_defaults=True):
     attributes: str = ""
 
 
-class StorageClass(Struct, frozen=True, gc=False, omit_defaults=True):
+class StorageClass(Struct, frozen=True, gc=False, omit_defaults=True, tag="StorageClass"):
     """storage.k8s.io/v1 StorageClass. `delayed` is None where the binding mode is not set."""
 
     name: str
@@ -65,7 +66,7 @@ class StorageClass(Struct, frozen=True, gc=False, omit_defaults=True):
     topologies: tuple[tuple[Expression, ...], ...] = ()
 
 
-class CsiNode(Struct, frozen=True, gc=False, omit_defaults=True):
+class CsiNode(Struct, frozen=True, gc=False, omit_defaults=True, tag="CSINode"):
     """How many volumes of a driver the node can attach; drivers without a limit are left out."""
 
     name: str
@@ -74,7 +75,14 @@ class CsiNode(Struct, frozen=True, gc=False, omit_defaults=True):
     """Former provisioners whose disks a CSI driver serves on this node."""
 
 
-class Capacity(Struct, frozen=True, gc=False, omit_defaults=True):
+class CsiDriver(Struct, frozen=True, gc=False, omit_defaults=True, tag="CSIDriver"):
+    """storage.k8s.io/v1 CSIDriver. `tracked` is true where its CSIStorageCapacities count."""
+
+    name: str
+    tracked: bool = False
+
+
+class Capacity(Struct, frozen=True, gc=False, omit_defaults=True, tag="CSIStorageCapacity"):
     """storage.k8s.io/v1 CSIStorageCapacity: the largest volume in whole bytes; None where nothing is said."""
 
     storage_class: str
@@ -82,7 +90,7 @@ class Capacity(Struct, frozen=True, gc=False, omit_defaults=True):
     topology: Selector = None
 
 
-class Attachment(Struct, frozen=True, gc=False, omit_defaults=True):
+class Attachment(Struct, frozen=True, gc=False, omit_defaults=True, tag="VolumeAttachment"):
     """storage.k8s.io/v1 VolumeAttachment of a persistent volume."""
 
     node: str
