@@ -66,7 +66,7 @@ def _spoiled(state: State, intent: Intent, pod: Pod) -> BindError | None:
     if row is None or not inventory.classes().now(constraints(pod.shape))[row]:
         return BindError.REFUSED
     # What the intent holds is taken off already: below zero somebody else has come, or the node shrank.
-    if any(inventory.free[resource, row] < 0 for resource, _ in inventory.vector(pod.shape.requests).pairs):
+    if any(inventory.free[resource, row] < 0 for resource, _ in inventory.vector(state.asked(pod)).pairs):
         return BindError.REFUSED
     return None
 

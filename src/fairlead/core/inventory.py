@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from fairlead.core.labels import NodeClasses
 from fairlead.core.outline import Need
+from fairlead.core.tenancy import PLACES, WHOLE
 from fairlead.model.node import Node
 from fairlead.model.pod import Amounts
 
@@ -195,9 +196,8 @@ class Inventory:
             if row == len(self.capacity):
                 self.capacity = np.vstack([self.capacity, np.zeros_like(self.capacity)])
                 self.free = np.vstack([self.free, np.zeros_like(self.free)])
-            if name.startswith("port:"):  # every host has each port once
-                self.capacity[row, : len(self.nodes)] = 1
-                self.free[row, : len(self.nodes)] = 1
+            self.capacity[row, : len(self.nodes)] = _everywhere(name)
+            self.free[row, : len(self.nodes)] = _everywhere(name)
         return row
 
     def _new_row(self, node: Node) -> int:
@@ -218,12 +218,16 @@ class Inventory:
             self._resource(name)
         capacity = np.zeros(len(self.capacity), dtype=np.int64)
         for name, resource in self.resources.items():
-            if name.startswith("port:"):
-                capacity[resource] = 1
+            capacity[resource] = _everywhere(name)
         for name, n in allocatable:
             capacity[self.resources[name]] = n
         self.free[:, row] += capacity - self.capacity[:, row]
         self.capacity[:, row] = capacity
+
+
+def _everywhere(name: str) -> int:
+    """How much every node has without saying so: each port once, and its places."""
+    return WHOLE if name == PLACES else int(name.startswith("port:"))
 
 
 def _metadata(node: Node) -> tuple[object, ...]:

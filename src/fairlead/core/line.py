@@ -10,6 +10,8 @@ from msgspec import structs
 
 from fairlead.core.snapshot import Order, Request, Task
 from fairlead.core.state import IDLE, Group, State
+from fairlead.core.tenancy import tailored, without_places
+from fairlead.model.layout import NO_LAYOUT
 from fairlead.model.pod import Pod, Shape
 from fairlead.model.settings import QueueSettings
 
@@ -19,13 +21,14 @@ _KINDS_KEPT = 256
 def request(state: State, group: Group, pods: list[Pod], growth: bool, duration: int) -> Request:
     """What these pods of the group wait for together."""
     queue = state.settings.queue(group.queue) or state.settings.queues[0]
-    tasks = _tasks(state, queue, pods)
+    tasks = tailored(state, group, _tasks(state, queue, pods), growth)
     for task in tasks:
         vector = state.inventory.vector(task.shape.requests)  # snapshots rely on it (core.snapshot.take)
         for row, amount in vector.pairs:
             most = amount * len(task.uids)
             if most > state.peak.get(row, 0):
                 state.peak[row] = most
+    layout = NO_LAYOUT if growth else group.layout  # who joins is bound to where the others are
     return Request(
         group=group.id,
         order=_order(queue, group),
@@ -33,8 +36,8 @@ def request(state: State, group: Group, pods: list[Pod], growth: bool, duration:
         growth=growth,
         duration=duration,
         queue=queue.name,
-        kind=_kind(state, (queue.name, duration, group.layout), tasks),
-        layout=group.layout,
+        kind=_kind(state, (queue.name, duration, layout), tasks),
+        layout=layout,
     )
 
 
@@ -92,7 +95,9 @@ def _asks_less(new: tuple[Request, ...], old: tuple[Request, ...]) -> bool:
     """
     if not (new and old):
         return False
-    a, b = new[0], old[0]
+    a, b = without_places(new[0]), without_places(old[0])
+    if a.layout != b.layout:
+        return False
     if (a.growth, a.queue, a.tasks) != (b.growth, b.queue, b.tasks):
         return False
     return not b.duration or 0 < a.duration <= b.duration

@@ -13,12 +13,14 @@ from fairlead.core.inventory import Inventory
 from fairlead.core.profile import Share
 from fairlead.core.snapshot import Order, Request
 from fairlead.core.surroundings import Surroundings
+from fairlead.core.tenancy import Where, takes, with_places
+from fairlead.core.topology import Topology, of
 from fairlead.model.event import BindError
 from fairlead.model.group import GroupRecord, Outcome, Phase, Reason, Why
 from fairlead.model.layout import NO_LAYOUT
 from fairlead.model.owner import Owner
 from fairlead.model.plan import Reserve
-from fairlead.model.pod import Pod, Shape
+from fairlead.model.pod import Amounts, Pod, Shape
 from fairlead.model.settings import Settings
 
 IDLE = -1
@@ -169,6 +171,12 @@ class Waiting:
         self.next_kind = 1
         self.narrowed: dict[tuple[int, str], tuple[Shape, Shape]] = {}
         """(Identity of a shape, partition) -> the shape, and the same bound to the partition's nodes."""
+        self.tailored: dict[tuple[int, int, Where], tuple[Shape, Shape]] = {}
+        """(Identity of a shape, places, home) -> the shape, and the same with these (`core.tenancy`)."""
+        self.tenancy = False
+        """True once somebody has asked for nodes of his own: then places are counted."""
+        self.astray: dict[str, None] = {}
+        """Groups that are held because no node has the level that they name."""
         self.peak: dict[int, int] = {}
         """Resource row -> the most that one request has asked for in all."""
         self.fresh: dict[str, None] = {}
@@ -307,13 +315,23 @@ class State(Waiting):
         """Whether Fairlead is to place this pod."""
         return pod.scheduler == self.settings.scheduler
 
+    def asked(self, pod: Pod) -> Amounts:
+        """What the pod takes from its node."""
+        if not self.tenancy:
+            return pod.shape.requests
+        return with_places(pod.shape.requests, takes(pod, self.groups.get(self.group_of.get(pod.uid, ""))))
+
+    def topology(self) -> Topology:
+        """How the nodes lie to each other at present."""
+        return of(self.inventory.classes(), self.settings.topology)
+
     def recount(self, uid: str) -> None:
         """Let the pod hold exactly what it should: its node's share, else its intent's, else nothing."""
         pod, intent = self.pods.get(uid), self.intents.get(uid)
         held_before = uid in self.inventory.held
         if pod is not None and not pod.ended and (pod.node or intent is not None):
             node = pod.node or (intent.node if intent is not None else "")
-            if self.inventory.hold(uid, node, pod.shape.requests) and held_before:
+            if self.inventory.hold(uid, node, self.asked(pod)) and held_before:
                 self.reopen()  # it moved or changed its size, so something may be free elsewhere
         elif self.inventory.release(uid):
             self.reopen()

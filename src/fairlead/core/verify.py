@@ -81,7 +81,7 @@ def _all_fit(state: State, plan: Plan) -> bool:
                 pod, row = state.pods.get(place.pod), inventory.rows.get(place.node)
                 if pod is None or row is None:
                     return False
-                asked.append((inventory.vector(pod.shape.requests), row))
+                asked.append((inventory.vector(state.asked(pod)), row))
     if len(asked) <= _FEW:
         return _few_fit(inventory, asked)
     need = np.zeros_like(inventory.free)  # only now: a request's first vector may add columns
@@ -185,7 +185,7 @@ def _fits(state: State, placements: tuple[Placement, ...]) -> bool:
     taken: list[str] = []
     ok = True
     for place in placements:
-        amounts = state.pods[place.pod].shape.requests
+        amounts = state.asked(state.pods[place.pod])
         if not state.inventory.fits(place.node, amounts):
             ok = False
             break
