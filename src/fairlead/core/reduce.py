@@ -11,17 +11,16 @@ from typing import Any, cast
 
 from msgspec import structs
 
-from fairlead.core import outcomes
+from fairlead.core import outcomes, things
 from fairlead.core.grouping import Key, key_of
 from fairlead.core.state import Group, State
+from fairlead.core.tombstones import bury
 from fairlead.model import event as ev
 from fairlead.model.group import Phase
 from fairlead.model.node import Node
 from fairlead.model.owner import Owner
 from fairlead.model.pod import Pod
-
-_TOMBSTONE_LIFE = 600_000
-_TOMBSTONES_KEPT = 4096
+from fairlead.model.thing import DeviceClass
 
 
 def reduce(state: State, event: ev.Event) -> None:
@@ -149,7 +148,7 @@ def _count_end(state: State, old: Pod | None, pod: Pod) -> None:
 
 
 def _pod_gone(state: State, event: ev.PodGone) -> None:
-    _bury(state, event.uid)
+    bury(state, event.uid)
     state.early.pop(event.uid, None)
     if state.pods.pop(event.uid, None) is None:
         return
@@ -157,16 +156,6 @@ def _pod_gone(state: State, event: ev.PodGone) -> None:
     state.recount(event.uid)
     state.ignored_changes.pop(event.uid, None)
     _leave(state, event.uid)
-
-
-def _bury(state: State, uid: str) -> None:
-    state.tombstones.pop(uid, None)  # to the end: the oldest come first
-    state.tombstones[uid] = state.now
-    while len(state.tombstones) > _TOMBSTONES_KEPT:
-        oldest = next(iter(state.tombstones))
-        if state.tombstones[oldest] >= state.now - _TOMBSTONE_LIFE:
-            break
-        del state.tombstones[oldest]
 
 
 # -- nodes and owners --------------------------------------------------------------------------------
@@ -182,7 +171,7 @@ def _node_seen(state: State, event: ev.NodeSeen) -> None:
     nominal = state.inventory.nominal_version
     if old is not None and old.uid != node.uid:
         state.node_uids.pop(old.uid, None)
-        _bury(state, old.uid)
+        bury(state, old.uid)
     state.node_uids[node.uid] = node.name
     if state.inventory.put(node):
         state.nodes_at = state.version
@@ -191,10 +180,12 @@ def _node_seen(state: State, event: ev.NodeSeen) -> None:
         state.nominal_at = state.version
         for group in state.rejected:
             state.touch(group)
+        if state.surroundings.all(DeviceClass):
+            things.look_for_devices(state)
 
 
 def _node_gone(state: State, event: ev.NodeGone) -> None:
-    _bury(state, event.uid)
+    bury(state, event.uid)
     name = state.node_uids.pop(event.uid, None)
     if name is None:
         return
@@ -222,7 +213,7 @@ def _owner_seen(state: State, event: ev.OwnerSeen) -> None:
 
 
 def _owner_gone(state: State, event: ev.OwnerGone) -> None:
-    _bury(state, event.uid)
+    bury(state, event.uid)
     if state.owners.pop(event.uid, None) is not None:
         for group in state.groups_of_owner.get(event.uid, ()):
             state.touch(group)
@@ -237,6 +228,8 @@ def _listed(state: State, event: ev.Listed) -> None:
     elif event.kind == "Node":
         for uid in [u for u in state.node_uids if u not in present and _older(state, u, event.version)]:
             _node_gone(state, ev.NodeGone(uid, event.version))
+    elif event.kind in things.KINDS:
+        things.listed(state, event)
     else:
         for uid in [
             u
@@ -285,6 +278,8 @@ _HANDLERS: dict[type, Callable[[State, Any], None]] = cast(
         ev.NodeGone: _node_gone,
         ev.OwnerSeen: _owner_seen,
         ev.OwnerGone: _owner_gone,
+        ev.ThingSeen: things.seen,
+        ev.ThingGone: things.gone,
         ev.Listed: _listed,
         ev.Tick: _tick,
         ev.Synced: _synced,

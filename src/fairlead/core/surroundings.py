@@ -120,6 +120,10 @@ class Surroundings:
         uid = self._uids[kind_of(kind)].get(name, "")
         return (uid, self._records[kind_of(kind)][uid][1]) if uid else ("", 0)
 
+    def chosen_for(self, volume: str) -> Name:
+        """The claim that the volume was chosen for; ("", "") if for none."""
+        return self._chosen.get(volume, ("", ""))
+
     def missing(self, kind: str, present: Mapping[str, None], version: int) -> list[str]:
         """The uids of that kind that a list of this version should have had and has not."""
         records = self._records[kind]
@@ -213,7 +217,7 @@ class Surroundings:
                 del self.held[grant]
         for claim in self._choices_of.pop(pod, ()):
             choice = self.choices[claim]
-            del choice.holders[pod]
+            choice.holders.pop(pod, None)
             if not choice.holders:
                 del self.choices[claim]
                 self._chosen.pop(choice.volume, None)
@@ -245,7 +249,7 @@ class Surroundings:
         if volume is None:
             self._volumes.pop(name, None)
             return
-        choice = self.choices.get(self._chosen.get(name, ("", "")))
+        choice = self.choices.get(self.chosen_for(name))
         claim = self.all(Claim).get(choice.claim) if choice is not None else None
         if choice is not None and claim is not None:
             meant = (claim.namespace, claim.name, claim.uid)

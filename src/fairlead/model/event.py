@@ -15,6 +15,7 @@ from fairlead.model.owner import Owner
 from fairlead.model.plan import Grant, Plan, Reserve
 from fairlead.model.pod import Pod
 from fairlead.model.settings import Settings
+from fairlead.model.thing import Thing
 
 
 class PodSeen(Struct, frozen=True, gc=False, tag="pod"):
@@ -56,6 +57,21 @@ class OwnerGone(Struct, frozen=True, gc=False, tag="owner_gone"):
     version: int
 
 
+class ThingSeen(Struct, frozen=True, gc=False, tag="thing"):
+    """A namespace, a storage object or a device class exists like this."""
+
+    uid: str
+    version: int
+    thing: Thing
+
+
+class ThingGone(Struct, frozen=True, gc=False, tag="thing_gone"):
+    """Such an object does not exist any more."""
+
+    uid: str
+    version: int
+
+
 class Listed(Struct, frozen=True, gc=False, tag="listed"):
     """The end of a list of one kind ("Pod", "Node", "Job", …): what is not in `uids` is gone.
 
@@ -68,7 +84,7 @@ class Listed(Struct, frozen=True, gc=False, tag="listed"):
 
 
 class Synced(Struct, frozen=True, gc=False, tag="synced"):
-    """A source ("pods", "nodes", "owners", "store") has told everything it had."""
+    """A source ("pods", "nodes", "owners", "surroundings", "store") has told everything it had."""
 
     source: str
 
@@ -190,6 +206,8 @@ Event = (
     | NodeGone
     | OwnerSeen
     | OwnerGone
+    | ThingSeen
+    | ThingGone
     | Listed
     | Synced
     | Tick
