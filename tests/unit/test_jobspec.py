@@ -8,8 +8,9 @@ import pytest
 
 from fairlead.core.tree.counts import alternatives, largest, nodes_asked, taken
 from fairlead.model.idset import hostlist, hostlist_text, idset, idset_text
-from fairlead.model.jobspec import Constraint, Count, Resource
+from fairlead.model.jobspec import Constraint, Count, Jobspec, Resource
 from fairlead.wire.jobspec import UNBOUNDED, JobspecError, UnknownType, read
+from fairlead.wire.units import in_graph_units
 
 GOOD: dict[str, Any] = {
     "version": 1,
@@ -219,3 +220,40 @@ def test_sets_of_numbers_and_lists_of_hosts() -> None:
     for text in ("3-1", "x", "1-", "0-99999999999"):
         with pytest.raises(ValueError, match=text[:3]):
             idset(text)
+
+
+@pytest.mark.parametrize(
+    ("unit", "theirs", "count", "expected"),
+    [
+        ("GB", "MB", Count(2, 2), Count(2048, 2048)),
+        ("MB", "GB", Count(1500, 1500), Count(2, 2)),
+        ("GiB", "GB", Count(3, 3), Count(3, 3)),
+        ("GB", "MB", Count(1, 4, "+", 1), Count(1024, 4096, "+", 1024)),
+        ("GB", "MB", Count(1, UNBOUNDED, "*", 2), Count(1024, UNBOUNDED, "*", 2)),
+        ("GB", "", Count(2, 2), Count(2, 2)),
+    ],
+)
+def test_F28_amounts_are_in_the_unit_of_the_graph(
+    unit: str, theirs: str, count: Count, expected: Count
+) -> None:
+    memory = Resource("memory", count, unit)
+    job = Jobspec((Resource("node", Count(1, 1), children=(memory,)),))
+    found = in_graph_units(job, lambda type_: theirs if type_ == "memory" else "")
+    assert found.resources[0].children[0].count == expected
+
+
+@pytest.mark.parametrize(
+    ("unit", "theirs", "count", "place"),
+    [
+        ("GB", "sticks", Count(2, 2), "resources[0].with[0].unit"),
+        ("MB", "GB", Count(1, 2), "resources[0].with[0].count"),
+    ],
+)
+def test_F28_units_that_cannot_be_compared_are_named(
+    unit: str, theirs: str, count: Count, place: str
+) -> None:
+    memory = Resource("memory", count, unit)
+    job = Jobspec((Resource("node", Count(1, 1), children=(memory,)),))
+    with pytest.raises(JobspecError) as caught:
+        in_graph_units(job, lambda _: theirs)
+    assert str(caught.value).startswith(f"{place}: ")

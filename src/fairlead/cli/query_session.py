@@ -24,6 +24,7 @@ from fairlead.wire.files import text as file_text
 from fairlead.wire.jobspec import JobspecError, UnknownType
 from fairlead.wire.jobspec import read as read_jobspec
 from fairlead.wire.treetext import Extra, Row
+from fairlead.wire.units import in_graph_units
 
 _UNKNOWN_TYPE = 'Value of "type" must be a resource type known to fluxion'
 
@@ -133,7 +134,7 @@ class Session:
         content = file_text(Path(file))
         began = time.perf_counter()
         try:
-            jobspec = read_jobspec(content, self.graph.tree.types)
+            jobspec = in_graph_units(read_jobspec(content, self.graph.tree.types), self._unit)
             outcome = self.graph.match(jobspec, op, id_)
         except JobspecError as error:
             told = _UNKNOWN_TYPE if isinstance(error, UnknownType) else str(error)
@@ -151,6 +152,11 @@ class Session:
                 self.jobs[id_] = Known(state, outcome.job.start, file, seconds)
         self._told(op, id_, outcome, seconds)
         return outcome.verdict is Verdict.granted
+
+    def _unit(self, type_: str) -> str:
+        """What the graph counts a type in."""
+        there = self.graph.tree.of_type(type_)
+        return self.graph.tree.pools[int(there[0])].unit if len(there) else ""
 
     def show(self, job: Job, queue: str = "") -> None:
         """What a job holds, in the format asked for."""

@@ -43,6 +43,12 @@ def _properties(words: tuple[str, ...], tree: Tree) -> Admits:
 
     def check(v: int) -> bool:
         there = tree.pools[v].properties
-        return all(word in there for word in wanted) and not any(word in there for word in unwanted)
+        return all(_has(there, word) for word in wanted) and not any(_has(there, word) for word in unwanted)
 
     return check
+
+
+def _has(there: dict[str, str], word: str) -> bool:
+    """Whether a property is there; `name=value` also names one by its value, as a node's labels are."""
+    name, equals, value = word.partition("=")
+    return word in there or (bool(equals) and there.get(name) == value)
