@@ -444,7 +444,7 @@ def test_replay_needs_a_file(capsys: pytest.CaptureFixture[str]):
 
 # -- help, version, kubectl, completion --------------------------------------------------------------
 
-COMMANDS = ("queue", "queues", "explain", "nodes", "scheduler", "replay", "filter", "version")
+COMMANDS = ("queue", "queues", "explain", "nodes", "scheduler", "replay", "filter", "jobspec", "version")
 SUB_COMMANDS = ("cluster up", "cluster down", "cluster status", "db url", "db shell")
 
 

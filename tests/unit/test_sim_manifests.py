@@ -110,5 +110,5 @@ def test_what_creates_no_pods_is_told_and_stops_a_strict_reader(tmp_path: Path) 
     text = f"kind: Pod\nmetadata: {{name: a}}\n{SPEC}\n---\nkind: CronJob\nmetadata: {{name: c}}\n"
     text += "spec: {jobTemplate: {}}\n"
     assert len(arrivals(tmp_path, text)) == 1
-    with pytest.raises(FileError, match="CronJob c: pods of this kind cannot be simulated"):
+    with pytest.raises(FileError, match="CronJob c: it is not known which pods this kind creates"):
         arrivals(tmp_path, text, strict=True)

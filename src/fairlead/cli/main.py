@@ -30,6 +30,13 @@ class Output(StrEnum):
     json = "json"
 
 
+class Jobspecs(StrEnum):
+    """How jobspecs are printed."""
+
+    yaml = "yaml"
+    json = "json"
+
+
 def late(module: str) -> type[TyperGroup]:
     """A group of commands whose module is imported when one of them is wanted."""
 
@@ -199,6 +206,21 @@ def filter_(
     from fairlead.cli import filter
 
     filter.show(file, as_json, scores)
+
+
+@app.command(epilog="Example: fairlead jobspec -f job.yaml -o json")
+def jobspec(
+    file: Annotated[Path, typer.Option("--file", "-f", help="Manifests: Pods, Jobs, JobSets, Deployments.")],
+    output: Annotated[
+        Jobspecs, typer.Option("--output", "-o", help="yaml, or json: one jobspec a line.")
+    ] = Jobspecs.yaml,
+    group: Annotated[str, typer.Option(help="Only this group.")] = "",
+    memory_unit: Annotated[str, typer.Option(help="What memory is counted in: MB or GB.")] = "MB",
+) -> None:
+    """The canonical jobspec of each group that these manifests make up."""
+    from fairlead.cli import jobspec as command
+
+    command.show(file, output is Jobspecs.json, group, memory_unit)
 
 
 @app.command(epilog="Example: fairlead version")

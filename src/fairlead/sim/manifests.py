@@ -106,9 +106,11 @@ class _Reader:
             yield self._member(where, fields, meta, None, self._name(where, kind, meta))
         elif kind == "Job" or kind in SERVICES:
             yield from self._created(where, kind, fields, meta, spec)
+        elif kind == "JobSet":
+            yield from self._jobs(where, meta, spec)
         elif {"template", "jobTemplate", "replicatedJobs", "leaderWorkerTemplate"} & set(spec):
             name = f"{kind} {meta.get('name')}"
-            self._faults.add(0, "bad", f"{where}: {name}: pods of this kind cannot be simulated")
+            self._faults.add(0, "bad", f"{where}: {name}: it is not known which pods this kind creates")
 
     def _owned(self, meta: Fields) -> bool:
         """Whether a controller that is in the file, too, stands for this object."""
@@ -117,6 +119,28 @@ class _Reader:
             isinstance(ref, dict) and cast("Fields", ref).get("uid") in self._uids
             for ref in cast("list[object]", refs)
         )
+
+    def _jobs(self, where: str, meta: Fields, spec: Fields) -> Iterator[Member]:
+        """The pods of the Jobs that a JobSet would create, named as its controller names them."""
+        name = self._name(where, "JobSet", meta)
+        if spec.get("suspend"):
+            self._faults.add(0, "bad", f"{where}: JobSet {name} is suspended and creates no pods")
+            return
+        parts: object = spec.get("replicatedJobs") or []
+        for part in cast("list[object]", parts) if isinstance(parts, list) else [None]:
+            fields = cast("Fields", part) if isinstance(part, dict) else {}
+            times: object = fields.get("replicas", 1)
+            if not isinstance(fields.get("name"), str) or not isinstance(times, int):
+                raise FileError(
+                    f"{self._path}: {where}: JobSet {name}: a replicatedJob needs a name and replicas"
+                )
+            job = self._map(where, fields, "template")
+            for number in range(times):
+                own = {**self._map(where, job, "metadata"), "name": f"{name}-{fields['name']}-{number}"}
+                own["namespace"] = meta.get("namespace") or "default"
+                made = self._map(where, job, "spec")
+                whole: Fields = {"kind": "Job", "metadata": own, "spec": made}
+                yield from self._created(where, "Job", whole, own, made)
 
     def _created(self, where: str, kind: str, fields: Fields, meta: Fields, spec: Fields) -> Iterator[Member]:
         name = self._name(where, kind, meta)
