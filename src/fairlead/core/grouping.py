@@ -4,11 +4,13 @@ Pure functions, called by `core.reduce` (key of a pod) and `core.groups` (demand
 sources (design.md §8): labels, then the Job, else the pod alone. Nothing here decides when to start.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from fairlead.core import durations
+from fairlead.core.topology import NODE, Topology, short
 from fairlead.model.group import Reason, Why
+from fairlead.model.layout import NO_LAYOUT, Layout
 from fairlead.model.owner import Owner
 from fairlead.model.pod import Pod
 from fairlead.model.settings import DEFAULT_QUEUE, QueueSettings, Settings
@@ -55,6 +57,9 @@ class Demand(NamedTuple):
     begin: int
     hold: Reason | None
     limit: int = 0
+    layout: Layout = NO_LAYOUT
+    astray: bool = False
+    """Whether it is held for a level that no node has, and may be read again when nodes change."""
 
 
 class Walltime(NamedTuple):
@@ -79,12 +84,18 @@ def key_of(pod: Pod) -> Key:
 
 
 def demand(
-    source: str, members: Sequence[Pod], owners: Sequence[Owner], missing_owner: bool, settings: Settings
+    source: str,
+    members: Sequence[Pod],
+    owners: Sequence[Owner],
+    missing_owner: bool,
+    settings: Settings,
+    levels: Callable[[], Topology] | None = None,
 ) -> Demand:
-    """Read size, walltime, begin time and queue of a group.
+    """Read size, walltime, begin time, queue and layout of a group.
 
     `members` are its live pods in order of arrival, `owners` the controllers of any of them that are
-    known, `missing_owner` whether one is named but has not been seen.
+    known, `missing_owner` whether one is named but has not been seen. `levels` is asked for where a layout
+    names one; without it no layout is read.
     """
     notes = annotations(members, owners)
     size, hold = _size(source, members, owners, missing_owner)
@@ -93,7 +104,26 @@ def demand(
     time = walltime(notes, members, queue)
     begin, wrong_begin = _begin(notes)
     wrong = hold or _no_queue(name, queue, settings) or time.wrong or wrong_begin or _unknown_end(notes)
-    return Demand(size, name, time.duration, begin, wrong or _unsupported(members, notes), time.limit)
+    where = layout(notes, levels) if levels is not None else NO_LAYOUT
+    if isinstance(where, Reason):
+        return Demand(size, name, time.duration, begin, wrong or where, time.limit, astray=True)
+    return Demand(size, name, time.duration, begin, wrong or _unsupported(members), time.limit, where)
+
+
+def layout(notes: dict[str, str], levels: Callable[[], Topology]) -> Layout | Reason:
+    """How the members are to lie; a Reason where that cannot be read or no node is labelled so."""
+    alone = notes.get(EXCLUSIVE, "false")
+    if alone not in ("true", "false"):
+        return _invalid(f"annotation {EXCLUSIVE} is {alone!r}, neither true nor false")
+    found: list[str] = []
+    for key in (REQUIRED_TOPOLOGY, PREFERRED_TOPOLOGY):
+        name = notes.get(key, "")
+        level = levels().level(name) if name else ""
+        if level is None or (level and key == REQUIRED_TOPOLOGY and not levels().codes(level)[1]):
+            have = ", ".join([short(each) for each in levels().present()] + [NODE])
+            return _invalid(f"annotation {key} is {name!r}: no node has such a label, the levels are {have}")
+        found.append(level)
+    return Layout(found[0], found[1], alone == "true")
 
 
 def walltime(notes: dict[str, str], members: Sequence[Pod], queue: QueueSettings | None) -> Walltime:
@@ -242,10 +272,7 @@ def _begin(notes: dict[str, str]) -> tuple[int, Reason | None]:
     return begin, None
 
 
-def _unsupported(members: Sequence[Pod], notes: dict[str, str]) -> Reason | None:
-    for key in (REQUIRED_TOPOLOGY, EXCLUSIVE):
-        if notes.get(key, "false") != "false":
-            return Reason(Why.UNSUPPORTED, f"Unsupported: annotation {key}")
+def _unsupported(members: Sequence[Pod]) -> Reason | None:
     fields: dict[str, None] = {}
     for pod in members:
         fields.update(dict.fromkeys(pod.shape.unsupported))

@@ -7,12 +7,13 @@ Giving up a failed start is not decided here but by the ladder (`control.ladder`
 
 from typing import NamedTuple
 
-from fairlead.core.grouping import annotations, demand, walltime
+from fairlead.core.grouping import annotations, demand, layout, walltime
 from fairlead.core.lifecycle import may_move
 from fairlead.core.line import offer, request, withdraw
 from fairlead.core.running import expected_end
 from fairlead.core.snapshot import Request
 from fairlead.core.state import Group, State
+from fairlead.core.tenancy import lay
 from fairlead.model.group import Outcome, Phase, Reason, Why
 from fairlead.model.owner import Owner
 from fairlead.model.pod import Pod, PodPhase
@@ -128,9 +129,12 @@ def _end(state: State, group: Group, owners: list[Owner]) -> None:
 def _unstarted(state: State, group: Group, found: Members, owners: list[Owner]) -> tuple[Request, ...]:
     """HELD, QUEUED or rejected: is the group complete and may it wait for a start?"""
     missing = any(uid not in state.owners for uid in group.owners)
-    want = demand(group.source, found.live, owners, missing, state.settings)
+    want = demand(group.source, found.live, owners, missing, state.settings, state.topology)
     group.size, group.queue, group.duration, group.begin = want.size, want.queue, want.duration, want.begin
     group.limit, group.latest_end = want.limit, _latest_end(owners)
+    lay(state, group, want.layout)
+    if want.astray:
+        state.astray[group.id] = None
     group.started_size = group.granted_at = group.bound_at = group.recovering_since = 0
     group.nodes, group.broken = (), ""
     hold = _hold(state, group, found, owners, want.hold)
@@ -237,6 +241,9 @@ def _follow_limits(state: State, group: Group, found: Members, owners: list[Owne
     said_by = (state.settings, *[pod.annotations for pod in found.live], *[p.walltime for p in found.live])
     if not owners and said_by == group.said_by:
         return
+    if not group.said_by and found.live:  # of one that an earlier process started, this is not known yet
+        where = layout(annotations(found.live, owners), state.topology)
+        lay(state, group, group.layout if isinstance(where, Reason) else where)
     group.said_by = said_by
     group.latest_end = _latest_end(owners)
     if not found.live:
@@ -322,6 +329,7 @@ def forget(state: State, group: Group) -> None:
         state.groups.pop(group.id, None)
         state.ends.drop(group.id)
         state.unsettled.pop(group.id, None)
+        state.astray.pop(group.id, None)
         withdraw(state, group)
         if state.by_key.get(group.key) is group:
             del state.by_key[group.key]

@@ -176,6 +176,8 @@ def _node_seen(state: State, event: ev.NodeSeen) -> None:
     if state.inventory.put(node):
         state.nodes_at = state.version
         state.reopen()
+        astray, state.astray = state.astray, {}
+        state.touched.update(astray)
     if state.inventory.nominal_version != nominal:
         state.nominal_at = state.version
         for group in state.rejected:
