@@ -21,7 +21,7 @@ CACHE := $(or $(FAIRLEAD_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/fairlead)
 # One thing after the other: lint stops a broken tree before the long tests, and pytest speaks last.
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help install test lint types imports unit controlplane demo bench lock requirements format clean
+.PHONY: help install test lint types imports unit controlplane demo bench lock proto requirements format clean
 .PHONY: check-python check-go
 
 help: ## Show this list
@@ -80,6 +80,9 @@ bench: install ## All benchmarks, or one with BENCH=name
 # A benchmark is a file or a package in bench/ that can be run; the others there are its helpers.
 BENCHES = $(sort $(patsubst bench/%.py,%,$(shell grep -ls '^if __name__ == ' bench/*.py)) \
   $(patsubst bench/%/__main__.py,%,$(wildcard bench/*/__main__.py)))
+
+proto: install ## Generate the gRPC messages anew after a change of a .proto file
+	@$(BIN)/python -m grpc_tools.protoc -Isrc --python_out=src --pyi_out=src $(wildcard src/fairlead/api/rpc/pb/*.proto)
 
 requirements: install ## Bring docs/requirements.md up to date with the tests
 	@$(BIN)/python tests/requirements_table.py --write

@@ -154,7 +154,7 @@ class Guard:
 
     def __init__(self, app: ASGIApp, host: str) -> None:
         self.app, self.host = app, host.lower()
-        self.open = not _is_loopback(self.host)
+        self.open = not is_loopback(self.host)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -178,7 +178,7 @@ class Guard:
 
     def _may_be_called(self, name: str) -> bool:
         if not self.open:
-            return _is_loopback(name)
+            return is_loopback(name)
         return name in (self.host, "localhost") or _address(name) is not None
 
 
@@ -197,7 +197,8 @@ def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
         return None
 
 
-def _is_loopback(name: str) -> bool:
+def is_loopback(name: str) -> bool:
+    """Whether only this machine can reach what listens there; a name other than localhost may be anything."""
     address = _address(name)
     return name == "localhost" if address is None else address.is_loopback
 

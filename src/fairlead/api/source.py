@@ -12,7 +12,15 @@ from typing import Protocol
 from fairlead.core import story, views
 from fairlead.core.state import State
 from fairlead.model.group import GroupRecord
-from fairlead.model.view import Explanation, ExplanationPage, Health, NodePage, QueuePage, QueuesPage
+from fairlead.model.view import (
+    Explanation,
+    ExplanationPage,
+    Health,
+    Member,
+    NodePage,
+    QueuePage,
+    QueuesPage,
+)
 from fairlead.runtime.metrics import Metrics
 
 MOST_ENDED = 10_000
@@ -104,6 +112,11 @@ class EngineSource:
             known = {e.group.id for e in found}
             found += [story.explain_record(r, now) for r in past if r.id not in known]
         return ExplanationPage(now, "scheduler", warnings, tuple(found))
+
+    def members(self, id_: str) -> tuple[Member, ...]:
+        """The pods of a group; none of one that only the store knows."""
+        group = self._state.groups.get(id_)
+        return () if group is None else story.pods_of(self._state, group)
 
     def nodes(self) -> NodePage:
         return NodePage(self._now(), "scheduler", self._warnings(), tuple(views.node_rows(self._state)))

@@ -16,6 +16,7 @@ from typer.core import TyperGroup
 from fairlead import __version__
 from fairlead.cli.demo import demo
 from fairlead.cli.errors import told
+from fairlead.cli.fluxion_service import fluxion_service
 from fairlead.cli.resource_query import resource_query
 from fairlead.cli.scheduler import scheduler
 from fairlead.cli.simulate import EPILOG as SIMULATE_EXAMPLES
@@ -95,6 +96,10 @@ app.command(
     "resource-query",
     epilog='Example: echo "match allocate job.yaml" | fairlead resource-query -L tiny.graphml',
 )(resource_query)
+
+app.command("fluxion-service", epilog="Example: fairlead fluxion-service --graph cluster.json -P lonode")(
+    fluxion_service
+)
 
 OutputOption = Annotated[Output, typer.Option("--output", "-o", help="table, wide or json.")]
 ServerOption = Annotated[

@@ -134,7 +134,7 @@ class Session:
         content = file_text(Path(file))
         began = time.perf_counter()
         try:
-            jobspec = in_graph_units(read_jobspec(content, self.graph.tree.types), self._unit)
+            jobspec = in_graph_units(read_jobspec(content, self.graph.tree.types), self.graph.tree.unit)
             outcome = self.graph.match(jobspec, op, id_)
         except JobspecError as error:
             told = _UNKNOWN_TYPE if isinstance(error, UnknownType) else str(error)
@@ -152,11 +152,6 @@ class Session:
                 self.jobs[id_] = Known(state, outcome.job.start, file, seconds)
         self._told(op, id_, outcome, seconds)
         return outcome.verdict is Verdict.granted
-
-    def _unit(self, type_: str) -> str:
-        """What the graph counts a type in."""
-        there = self.graph.tree.of_type(type_)
-        return self.graph.tree.pools[int(there[0])].unit if len(there) else ""
 
     def show(self, job: Job, queue: str = "") -> None:
         """What a job holds, in the format asked for."""

@@ -57,7 +57,7 @@ def explain(state: State, group: Group, now: int) -> Explanation:
         since=group.since,
         stages=stages(record),
         asks=_asks(state, group),
-        members=_members(state, group),
+        members=pods_of(state, group),
         ahead=ahead,
         head=_head(head) if head is not None and waits and head.id != group.id else None,
         short=lack.short if lack else "",
@@ -168,7 +168,8 @@ def _expression(e: Expression) -> str:
     return f"{e.key} {e.operator}" + (f" ({', '.join(e.values)})" if e.values else "")
 
 
-def _members(state: State, group: Group) -> tuple[Member, ...]:
+def pods_of(state: State, group: Group) -> tuple[Member, ...]:
+    """The group's pods, those that have ended too."""
     return tuple(_member(state, state.pods[uid]) for uid in group.pods)
 
 

@@ -82,6 +82,11 @@ class Tree:
         """The vertices of a type, depth first."""
         return np.flatnonzero(self.kind == self.kind_of(type_))
 
+    def unit(self, type_: str) -> str:
+        """What the first vertex of a type is counted in; "" if that has no unit, or there is none."""
+        there = self.of_type(type_)
+        return self.pools[int(there[0])].unit if len(there) else ""
+
     def totals(self, amounts: Ints) -> Ints:
         """[vertex] the sum of the amounts over each vertex's subtree, itself included."""
         sums = np.concatenate(([0], np.cumsum(amounts)))

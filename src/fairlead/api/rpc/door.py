@@ -1,0 +1,79 @@
+"""The gRPC server: services by name on one address.
+
+Started inside the running event loop by the composition root and by `fairlead fluxion-service`. Loopback
+unless told otherwise: it asks nobody who they are. Must not know any service.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import grpc
+import grpc.aio
+
+from fairlead.api.rpc.call import Service
+from fairlead.api.server import ServerError, is_loopback
+
+MOST_BYTES = 1 << 29
+"""The largest request: a graph of tens of thousands of nodes."""
+_OPTIONS = (("grpc.so_reuseport", 0), ("grpc.max_receive_message_length", MOST_BYTES))
+
+
+class Listen(NamedTuple):
+    """An address; port 0 takes a free one."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def listen(text: str, remote: bool, flag: str) -> Listen:
+    """Read HOST:PORT. Raises ServerError; `flag` is what lets an address be one that others can reach."""
+    host, _, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not host or not (port.isascii() and port.isdigit() and len(port) < 6 and int(port) < 1 << 16):
+        raise ServerError(f"{text!r} is not HOST:PORT; write for example 127.0.0.1:4242")
+    if not remote and not is_loopback(host):
+        raise ServerError(
+            f"{text} can be reached from other machines, and nobody is asked who they are there;"
+            f" add {flag} to listen on it all the same"
+        )
+    return Listen(host, int(port))
+
+
+class Door:
+    """The server in the running event loop."""
+
+    def __init__(self, services: Mapping[str, Service], at: Listen) -> None:
+        """Methods by name, by service."""
+        self._services, self._at = services, at
+        self._server: grpc.aio.Server | None = None
+        self.address = ""
+        """Where it listens; "" before the start."""
+
+    async def start(self) -> None:
+        """Listening when it returns. Raises ServerError, for example when the port is occupied."""
+        server = grpc.aio.server(options=_OPTIONS)
+        for name, methods in self._services.items():
+            handlers: dict[str, Any] = {
+                each: grpc.unary_unary_rpc_method_handler(run) for each, run in methods.items()
+            }
+            server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(name, handlers),))
+        try:
+            port = server.add_insecure_port(str(self._at))
+        except RuntimeError:
+            raise ServerError(
+                f"cannot listen on {self._at}: the port is in use, or the address is not this machine's;"
+                " choose another (port 0 takes a free one)"
+            ) from None
+        await server.start()
+        self._server = server
+        self.address = str(self._at._replace(port=port))
+
+    async def stop(self) -> None:
+        """Finish the answers that are being given, at most for a second."""
+        if self._server is not None:
+            await self._server.stop(1)
+        self._server = None
+        self.address = ""
