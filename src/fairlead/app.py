@@ -10,10 +10,10 @@ import gc
 import signal
 from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import structlog
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from fairlead.api.server import Server
 from fairlead.api.source import EngineSource
@@ -21,6 +21,7 @@ from fairlead.control import RECONCILERS
 from fairlead.core.engine import Engine
 from fairlead.kube.config import load
 from fairlead.kube.port import KubePort
+from fairlead.kube.things import SOURCE
 from fairlead.model.group import GroupRecord
 from fairlead.model.settings import Settings
 from fairlead.runtime import address, config, eventloop, logs
@@ -35,6 +36,9 @@ from fairlead.runtime.reports import Reports
 from fairlead.store import reader
 from fairlead.store.folder import default_data_dir
 from fairlead.store.postgres import PostgresStore
+
+if TYPE_CHECKING:
+    from fairlead.api.rpc.door import Door
 
 _log = structlog.get_logger("app")
 
@@ -57,6 +61,8 @@ class Options(Struct, frozen=True):
     log_format: str = "text"
     host: str = "127.0.0.1"
     port: int = 0
+    grpc: str = ""
+    grpc_allow_remote: bool = False
     bind_parallelism: int = 64
 
     @property
@@ -127,7 +133,7 @@ def run(options: Options) -> None:
 async def serve(options: Options, settings: Settings, data: Path) -> None:
     """Compose everything and run it until cancelled or signalled."""
     metrics = Metrics()
-    engine = Engine(settings, RECONCILERS)
+    engine = Engine(structs.replace(settings, sources=(*settings.sources, SOURCE)), RECONCILERS)
     reports = Reports(engine, metrics)
     kube = KubePort(
         load(options.kubeconfig, options.context or None),
@@ -144,14 +150,19 @@ async def serve(options: Options, settings: Settings, data: Path) -> None:
         retention=settings.retention,
     )
     history = StoreHistory(data, options.database_url)
-    server = Server(EngineSource(engine.state, metrics, history), host=options.host, port=options.port)
+    source = EngineSource(engine.state, metrics, history)
+    server = Server(source, host=options.host, port=options.port)
+    door = _door(options, source)
     try:
         await asyncio.to_thread(store.check)
         await kube.check_access()
-        recorder = Recorder(options.record, settings) if options.record else None
+        recorder = Recorder(options.record, engine.state.settings) if options.record else None
         loop = Loop(engine, (store, kube, Planner(reports.cycle)), Clock(), recorder, (reports.batch,))
         await server.start()
         address.write(data, server.url)
+        if door is not None:
+            await door.start()
+            _log.info("gRPC", address=door.address)
         queues = {queue.name: queue.policy for queue in settings.queues}
         started = {"scheduler": settings.scheduler, "api": server.url, "data": str(data), "queues": queues}
         _log.info("scheduler started", **started)
@@ -159,9 +170,22 @@ async def serve(options: Options, settings: Settings, data: Path) -> None:
             _on_hangup(Reloading(options.given, settings, loop.inbox))
         await _until_signalled(loop, reports)
     finally:
+        if door is not None:
+            await door.stop()
         await server.stop()
         await kube.close()
         address.remove(data)
+
+
+def _door(options: Options, source: EngineSource) -> "Door | None":
+    """The gRPC server, if one was asked for: else its library is not even loaded."""
+    if not options.grpc:
+        return None
+    from fairlead.api.rpc.door import Door, listen
+    from fairlead.api.rpc.plugin import EXTERNAL_PLUGIN, ExternalPlugin
+
+    services = {EXTERNAL_PLUGIN: ExternalPlugin(groups=source).methods()}
+    return Door(services, listen(options.grpc, options.grpc_allow_remote, "--grpc-allow-remote"))
 
 
 def _on_hangup(reload: Reloading) -> None:

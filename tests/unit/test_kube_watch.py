@@ -11,7 +11,7 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.kube import translate
+from fairlead.kube import things, translate
 from fairlead.kube.client import ApiClient
 from fairlead.kube.lines import LineSplitter
 from fairlead.kube.port import ShapeBook
@@ -281,3 +281,31 @@ def test_the_shape_book_knows_since_when() -> None:
 def test_bookmarks_of_the_real_server_are_read() -> None:
     line = bookmark(5, end=True).strip()
     assert json.loads(line)["object"]["spec"] == {"containers": None}
+
+
+# -- what surrounds pods -----------------------------------------------------------------------------
+
+
+async def test_a_kind_that_the_server_does_not_know_has_no_objects_until_it_does(api: FakeApi) -> None:
+    devices = next(kind for kind in things.THINGS if kind.name == "DeviceClass")
+    claims = next(kind for kind in things.THINGS if kind.name == "PersistentVolumeClaim")
+    claim = {"metadata": {"name": "data", "namespace": "a", "uid": "u", "resourceVersion": "5"}}
+    api.fault("GET", devices.path, answers(404), answers(404))
+    api.streams.append([event("ADDED", claim), bookmark(9, end=True)])
+    async with watching(api, claims, devices, absent=0.01) as (inbox, stats):
+        await inbox.until(lambda events: Synced("surroundings") in events)
+        await inbox.until(lambda _: any(each.get("resourceVersion") == "9" for each in api.queries))
+        api.streams.append([bookmark(12, end=True)])
+        await inbox.until(lambda events: Listed("DeviceClass", (), 12) in events)
+    assert stats["absent_DeviceClass"] >= 2
+    assert Listed("PersistentVolumeClaim", ("u",), 9) in inbox.events
+    assert inbox.events.count(Synced("surroundings")) == 1
+
+
+async def test_a_kind_that_every_server_has_is_asked_for_until_it_is_there(api: FakeApi) -> None:
+    claims = next(kind for kind in things.THINGS if kind.name == "PersistentVolumeClaim")
+    api.fault("GET", claims.path, answers(404))
+    api.streams.append([bookmark(9, end=True)])
+    async with watching(api, claims) as (inbox, stats):
+        await inbox.until(lambda events: Synced("surroundings") in events)
+    assert stats["watch_errors"] == 1 and "absent_PersistentVolumeClaim" not in stats

@@ -14,14 +14,15 @@ from fairlead.kube.actuate import Actuator
 from fairlead.kube.client import ApiClient
 from fairlead.kube.config import KubeAccess
 from fairlead.kube.outcomes import Stats, always
-from fairlead.kube.translate import KINDS, Kind
+from fairlead.kube.things import ALL_KINDS
+from fairlead.kube.translate import Kind
 from fairlead.kube.watch import Reflector, SyncGate
 from fairlead.model.command import Command
 from fairlead.model.event import Event, Listed, PodGone, PodSeen
 from fairlead.model.pod import Shape
 from fairlead.runtime.port import Inbox
 
-WATCHES = 16
+WATCHES = 24
 """Connections beyond those of the binds: watches, conditions, Events."""
 
 
@@ -67,7 +68,7 @@ class KubePort:
         access: KubeAccess,
         *,
         scheduler: str = "fairlead",
-        kinds: tuple[Kind, ...] = KINDS,
+        kinds: tuple[Kind, ...] = ALL_KINDS,
         bind_parallelism: int = 64,
         request_timeout: float = 10.0,
         queue_timeout: float | None = None,

@@ -10,7 +10,16 @@ from typing import NamedTuple
 import msgspec
 import structlog
 
-from fairlead.model.event import Event, NodeGone, NodeSeen, OwnerGone, OwnerSeen, PodGone, PodSeen
+from fairlead.model.event import (
+    Event,
+    NodeGone,
+    NodeSeen,
+    OwnerGone,
+    OwnerSeen,
+    PodGone,
+    PodSeen,
+    ThingSeen,
+)
 from fairlead.model.node import Node
 from fairlead.wire import pod as wire_pod
 from fairlead.wire.objects import node, owner
@@ -20,7 +29,7 @@ from fairlead.wire.structs import MetadataOnly, ObjectMeta, WireNode, WireOwner,
 log = structlog.get_logger("fairlead.kube")
 
 Body = bytes | msgspec.Raw
-Seen = PodSeen | NodeSeen | OwnerSeen
+Seen = PodSeen | NodeSeen | OwnerSeen | ThingSeen
 Counter = Callable[[str], None]
 
 
@@ -36,13 +45,17 @@ class Line(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """How one kind is listed and read. `seen` may answer None for an object without readable metadata."""
+    """How one kind is listed and read. `seen` may answer None for an object without readable metadata.
+
+    An `optional` one may be unknown to the server: then there are none.
+    """
 
     name: str
     path: str
     source: str
     seen: "Callable[[Body, Counter], Seen | None]"
     gone: Callable[[str, int], Event]
+    optional: bool = False
 
 
 def uid_of(event: Event) -> str:
@@ -54,6 +67,8 @@ def uid_of(event: Event) -> str:
             return node.uid
         case OwnerSeen(owner):
             return owner.uid
+        case ThingSeen(uid):
+            return uid
         case _:
             return ""
 
@@ -61,7 +76,7 @@ def uid_of(event: Event) -> str:
 def place(event: Event) -> tuple[int, int, str]:
     """Where an object of a first list belongs: by creation and version, nodes by name.
 
-    Owners carry no creation time. Nodes are in no queue; by name is the order in which people count them.
+    Owners and things carry no creation time. Nodes are in no queue; by name is how people count them.
     """
     match event:
         case PodSeen(pod):
@@ -70,6 +85,8 @@ def place(event: Event) -> tuple[int, int, str]:
             return 0, 0, node.name
         case OwnerSeen(owner):
             return 0, owner.version, owner.uid
+        case ThingSeen(uid, version):
+            return 0, version, uid
         case _:
             return 0, 0, ""
 
@@ -88,10 +105,10 @@ def pod_seen(raw: Body, count: Counter) -> PodSeen | None:
     try:
         pod = wire_pod.pod(_pod(raw))
         if pod.shape.unsupported and pod.shape.unsupported[0].startswith(wire_pod.UNREADABLE):
-            _complain("pod", raw, ValueError(pod.shape.unsupported[0]), count)
+            complain("pod", raw, ValueError(pod.shape.unsupported[0]), count)
         return PodSeen(pod)
     except (msgspec.MsgspecError, ValueError) as error:
-        _complain("pod", raw, error, count)
+        complain("pod", raw, error, count)
         try:
             return PodSeen(wire_pod.unreadable(raw, error))
         except (msgspec.MsgspecError, ValueError):
@@ -102,7 +119,7 @@ def node_seen(raw: Body, count: Counter) -> NodeSeen | None:
     try:
         return NodeSeen(node(_node(raw)))
     except (msgspec.MsgspecError, ValueError) as error:
-        _complain("node", raw, error, count)
+        complain("node", raw, error, count)
     try:
         # A node that cannot be read offers nothing, but it exists and must not be taken for gone.
         meta = metadata(raw)
@@ -117,13 +134,14 @@ def _owner_seen(kind: str) -> "Callable[[Body, Counter], OwnerSeen | None]":
         try:
             return OwnerSeen(owner(kind, _owner(raw)))
         except (msgspec.MsgspecError, ValueError) as error:
-            _complain(kind, raw, error, count)
+            complain(kind, raw, error, count)
             return None
 
     return seen
 
 
-def _complain(kind: str, raw: Body, error: Exception, count: Counter) -> None:
+def complain(kind: str, raw: Body, error: Exception, count: Counter) -> None:
+    """Say once in the log, and count, that an object cannot be read."""
     count("unreadable")
     try:
         meta = metadata(raw)

@@ -19,7 +19,7 @@ from fairlead.kube.errors import ApiError, KubeError, Unreachable
 from fairlead.kube.lines import LineSplitter
 from fairlead.kube.structs import ObjectList, Status, WatchEvent
 from fairlead.kube.translate import Kind, Line, place, uid_of
-from fairlead.model.event import Event, Listed, NodeSeen, OwnerSeen, PodSeen, Synced
+from fairlead.model.event import Event, Listed, NodeSeen, OwnerSeen, PodSeen, Synced, ThingSeen
 from fairlead.runtime.port import Inbox
 from fairlead.wire.pod import version_of
 from fairlead.wire.structs import MetadataOnly
@@ -32,6 +32,8 @@ IDLE = 150.0
 FIRST_IDLE = 30.0
 """The same while a first list streams in."""
 WATCH_SECONDS = (300, 600)
+ABSENT = 60.0
+"""Seconds until a server that did not know a kind is asked again."""
 LOG_EVERY = 30.0
 INITIAL_END = "k8s.io/initial-events-end"
 
@@ -78,6 +80,7 @@ class Reflector:
         *,
         idle: float = IDLE,
         first_idle: float = FIRST_IDLE,
+        absent: float = ABSENT,
         backoff: tuple[float, float] = (0.2, 15.0),
     ) -> None:
         self._client = client
@@ -88,6 +91,7 @@ class Reflector:
         self._on_event = on_event
         self._idle = idle
         self._first_idle = first_idle
+        self._absent = absent
         self._backoff = backoff
         self._version = ""
         self._streaming = True
@@ -99,8 +103,8 @@ class Reflector:
         """Until cancelled. Without a version it lists; with one it goes on from there."""
         while True:
             try:
-                if not self._version:
-                    await self._list()
+                while not self._version:
+                    await self._list_if_there()
                 await self._watch()
                 self._failures = 0
             except Expired:
@@ -139,6 +143,17 @@ class Reflector:
 
     def _count(self, name: str, by: int = 1) -> None:
         self._stats[name] = self._stats.get(name, 0) + by
+
+    async def _list_if_there(self) -> None:
+        """A kind that the server does not know has no objects, until it does."""
+        try:
+            await self._list()
+        except ApiError as error:
+            if error.status != 404 or not self._kind.optional:
+                raise
+            self._put(self._gate.listed(self._kind))
+            self._count(f"absent_{self._kind.name}")
+            await asyncio.sleep(self._absent)
 
     async def _list(self) -> None:
         if self._streaming:
@@ -295,5 +310,7 @@ def version_in(event: Event) -> int:
             return node.version
         case OwnerSeen(owner):
             return owner.version
+        case ThingSeen(_, version):
+            return version
         case _:
             return 0

@@ -1,6 +1,7 @@
 """Storage objects on the wire -> those that the volume filters see. Pure.
 
-Called by `wire.cases`. Raises ValueError for a quantity or an operator that cannot be read.
+Called by `wire.cases` and by `kube.things`. Raises ValueError for a quantity or an operator that cannot be
+read.
 """
 
 from collections.abc import Mapping
@@ -14,6 +15,7 @@ from fairlead.model.storage import (
     Attachment,
     Capacity,
     Claim,
+    CsiDriver,
     CsiNode,
     PersistentVolume,
     Storage,
@@ -139,6 +141,7 @@ class WireCsiDriver(Struct, frozen=True):
 
 
 class WireCapacity(Struct, frozen=True, rename="camel"):
+    metadata: ObjectMeta = ObjectMeta()
     storage_class_name: str = ""
     capacity: str | int | None = None
     maximum_volume_size: str | int | None = None
@@ -156,6 +159,7 @@ class AttachmentSpec(Struct, frozen=True, rename="camel"):
 
 
 class WireAttachment(Struct, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
     spec: AttachmentSpec = AttachmentSpec()
 
 
@@ -172,22 +176,22 @@ class StorageObjects(Struct, frozen=True, rename="camel"):
 
 
 def storage(wire: StorageObjects) -> Storage:
-    claims = [_claim(each) for each in wire.pvcs]
-    volumes = [_volume(each) for each in wire.pvs]
-    classes = [_storage_class(each) for each in wire.storage_classes]
-    csi_nodes = [_csi_node(each) for each in wire.csi_nodes]
+    claims = [claim(each) for each in wire.pvcs]
+    volumes = [volume(each) for each in wire.pvs]
+    classes = [storage_class(each) for each in wire.storage_classes]
+    csi_nodes = [csi_node(each) for each in wire.csi_nodes]
     return Storage(
         claims={(each.namespace, each.name): each for each in claims},
         volumes={each.name: each for each in volumes},
         classes={each.name: each for each in classes},
         csi_nodes={each.name: each for each in csi_nodes},
-        tracked=tuple(each.metadata.name for each in wire.csi_drivers if each.spec.storage_capacity),
-        capacities=tuple(_capacity(each) for each in wire.csi_storage_capacities),
-        attachments=tuple(_attachment(each) for each in wire.volume_attachments),
+        tracked=tuple(each.name for each in map(csi_driver, wire.csi_drivers) if each.tracked),
+        capacities=tuple(capacity(each) for each in wire.csi_storage_capacities),
+        attachments=tuple(attachment(each) for each in wire.volume_attachments),
     )
 
 
-def _claim(wire: WireClaim) -> Claim:
+def claim(wire: WireClaim) -> Claim:
     meta, spec = wire.metadata, wire.spec
     size = spec.resources.requests.get("storage")
     owners = [each.uid for each in meta.owner_references if each.controller]
@@ -210,7 +214,7 @@ def _claim(wire: WireClaim) -> Claim:
     )
 
 
-def _volume(wire: WirePersistentVolume) -> PersistentVolume:
+def volume(wire: WirePersistentVolume) -> PersistentVolume:
     meta, spec = wire.metadata, wire.spec
     ref = spec.claim_ref
     place, error = _google_place(spec, meta.labels)
@@ -298,7 +302,7 @@ def _driver_affinity(
     return tuple((*term, Expression(key, Operator.IN, tuple(zones))) for term in terms or ((),))
 
 
-def _storage_class(wire: WireStorageClass) -> StorageClass:
+def storage_class(wire: WireStorageClass) -> StorageClass:
     mode = wire.volume_binding_mode
     topologies = [
         tuple(
@@ -315,7 +319,7 @@ def _storage_class(wire: WireStorageClass) -> StorageClass:
     )
 
 
-def _csi_node(wire: WireCsiNode) -> CsiNode:
+def csi_node(wire: WireCsiNode) -> CsiNode:
     limits = [
         (driver.name, driver.allocatable.count)
         for driver in wire.spec.drivers
@@ -325,13 +329,17 @@ def _csi_node(wire: WireCsiNode) -> CsiNode:
     return CsiNode(wire.metadata.name, tuple(limits), tuple(filter(None, migrated.split(","))))
 
 
-def _capacity(wire: WireCapacity) -> Capacity:
+def csi_driver(wire: WireCsiDriver) -> CsiDriver:
+    return CsiDriver(wire.metadata.name, wire.spec.storage_capacity)
+
+
+def capacity(wire: WireCapacity) -> Capacity:
     largest = wire.capacity if wire.maximum_volume_size is None else wire.maximum_volume_size
     return Capacity(
         wire.storage_class_name, None if largest is None else whole(largest), selector(wire.node_topology)
     )
 
 
-def _attachment(wire: WireAttachment) -> Attachment:
+def attachment(wire: WireAttachment) -> Attachment:
     spec = wire.spec
     return Attachment(spec.node_name, spec.attacher, spec.source.persistent_volume_name)
