@@ -9,9 +9,11 @@ from functools import lru_cache
 
 import numpy as np
 
+from fairlead.core.confine import too_wide
 from fairlead.core.inventory import Ints, Vector, how_many
 from fairlead.core.labels import Mask, constraints
 from fairlead.core.snapshot import Request, Snapshot, Task
+from fairlead.core.tenancy import PLACES, WHOLE
 from fairlead.model import quantity
 from fairlead.model.pod import Amounts, Shape
 
@@ -45,7 +47,11 @@ def unsatisfiable(snapshot: Snapshot, request: Request, present: bool = False) -
             held = int(how_many(whole, vector)[mask].sum()) >= len(task.uids)
         if not held:
             return _too_large(snapshot, task, mask, vector)
-    return _too_much(snapshot, request, present) if len(request.tasks) > 1 else ""
+    text = _too_much(snapshot, request, present) if len(request.tasks) > 1 else ""
+    if text or not request.layout.required:
+        return text
+    masks = [_mask(snapshot, task.shape, present) for task in request.tasks]
+    return too_wide(snapshot, request, masks, describe)
 
 
 def _too_much(snapshot: Snapshot, request: Request, present: bool) -> str:
@@ -61,6 +67,8 @@ def _too_much(snapshot: Snapshot, request: Request, present: bool) -> str:
     if len(short):
         name = list(snapshot.resources)[int(short[0])]
         have = int(whole[short[0], union].sum())
+        if name == PLACES:
+            return f"needs more nodes for itself than the {have // WHOLE} that match"
         need = quantity.show(name, int(total[short[0]]))
         return f"needs {name}={need} in all, the nodes have {quantity.show(name, have)}"
     return ""
@@ -88,8 +96,10 @@ def describe(task: Task) -> str:
 
 @lru_cache(maxsize=4_096)
 def amounts_text(amounts: Amounts) -> str:
-    shown = [(n, a) for n, a in amounts if n != "pods"] or list(amounts)
-    return " ".join(f"{name}={quantity.show(name, amount)}" for name, amount in shown)
+    said = [(n, a) for n, a in amounts if n != PLACES]
+    shown = [(n, a) for n, a in said if n != "pods"] or said
+    text = " ".join(f"{name}={quantity.show(name, amount)}" for name, amount in shown)
+    return f"{text} on a node of its own" if (PLACES, WHOLE) in amounts else text
 
 
 def _mask(snapshot: Snapshot, shape: Shape, present: bool) -> Mask:
@@ -104,7 +114,10 @@ def _scarce(snapshot: Snapshot, vector: Vector, free: Ints) -> str:
         (int(np.maximum(free[resource] // amount, 0).sum()), names[int(resource)])
         for resource, amount in zip(vector.rows, vector.amounts, strict=True)
     ]
-    return min(room)[1] if room else "nothing"
+    scarce = min(room)[1] if room else "nothing"
+    if scarce == PLACES:
+        return "empty nodes" if vector.amounts.max() >= WHOLE else "nodes that no group has for itself"
+    return scarce
 
 
 def _too_large(snapshot: Snapshot, task: Task, mask: Mask, vector: Vector) -> str:
