@@ -14,11 +14,13 @@ The order of the queue and what a refusal is called are `core.cycle`'s business,
 
 from bisect import bisect_left
 from collections.abc import Generator, Sequence
+from itertools import islice
 from typing import Protocol
 
 import numpy as np
 
 from fairlead.core import relay
+from fairlead.core.crowd import Company
 from fairlead.core.explain import blocked
 from fairlead.core.inventory import Ints, Vector
 from fairlead.core.labels import constraints
@@ -54,47 +56,71 @@ def earliest(
     not_before: int,
     before: int = 0,
     barred: Bools | None = None,
+    company: Company | None = None,
 ) -> Offer | None:
     """The earliest start at which the match policy places all members for their whole walltime.
 
     None if there is none before `before` (0: none at all, so that the request waits behind work whose end is
     not known). For members of one shape the start is the earliest possible one. For several shapes it is the
     earliest at which greedy placing succeeds, which may be later, and each instant at which every shape alone
-    has room costs one try. Nodes that are `barred` are left alone.
+    has room costs one try. So it is for those who want to be near each other, and for those who mind other
+    pods: for these the pods of now count that are not expected to be gone by then (`company`), and only some
+    instants are tried. Nodes that are `barred` are left alone.
     """
     wants: list[Want] = []
+    tries = 0
     for task in request.tasks:
         mask = snapshot.classes.now(constraints(task.shape))
         mask = mask if barred is None else mask & ~barred
+        if company is not None and task.like is not None and company.crowd.concerns(task.like):
+            mask = mask & company.fixed(task.like)
+            tries = _TRIES
         wants.append(Want(snapshot.vectors[task.shape.requests], mask, len(task.uids)))
-    if len(wants) == 1 and wants[0].copies == 1:
+    if len(wants) == 1 and wants[0].copies == 1 and not tries:
         start = profile.gap(wants[0], request.duration, not_before, before)
-        return None if start is None else _at(profile, snapshot, request, start, barred)
-    for start in profile.candidates(wants, request.duration, not_before, before):
-        offer = _at(profile, snapshot, request, start, barred)
+        return None if start is None else _at(profile, snapshot, request, start, barred, None)
+    instants = profile.candidates(wants, request.duration, not_before, before)
+    for start in islice(instants, tries) if tries else instants:
+        there = company if company is None or start <= snapshot.now else Company(company.crowd, start)
+        offer = _at(profile, snapshot, request, start, barred, there)
         if offer is not None:
             return offer
     return None
 
 
+_TRIES = 32
+"""At how many instants it is tried to place those who mind other pods."""
+
+
 def _at(
-    profile: Profile, snapshot: Snapshot, request: Request, start: int, barred: Bools | None
+    profile: Profile,
+    snapshot: Snapshot,
+    request: Request,
+    start: int,
+    barred: Bools | None,
+    company: Company | None,
 ) -> Offer | None:
     """The match policy's choice for a start at that instant, for the whole walltime."""
     free = profile.window(start, request.duration)
     if barred is not None:
         free[:, barred] = np.minimum(free[:, barred], 0)
     draft = Draft(snapshot, free)
-    placements = Matcher(draft, snapshot.settings.match).place(request)
+    mark = 0 if company is None else company.mark()
+    placements = Matcher(draft, snapshot.settings.match, company).place(request)
+    if company is not None:
+        company.rewind(mark)
     return None if placements is None else Offer(start, placements, shares(draft.log))
 
 
 class Ahead:
     """Promises, and the windows from now that they leave."""
 
-    def __init__(self, snapshot: Snapshot, free: Ints) -> None:
-        """`free` is what is free now, less what this plan has started; `started` tells when that ends."""
-        self.snapshot = snapshot
+    def __init__(self, snapshot: Snapshot, free: Ints, company: Company | None = None) -> None:
+        """`free` is what is free now, less what this plan has started; `started` tells when that ends.
+
+        `company` is told of what is started, for those who mind it.
+        """
+        self.snapshot, self.company = snapshot, company
         self.profile = Profile(free, snapshot.now, snapshot.running)
         self.undated = 0
         """How many were promised nothing because no end of what they wait for is known."""
@@ -129,7 +155,7 @@ class Ahead:
         While something waits without a date, what has no end is promised no place on the nodes kept for it.
         """
         barred = self._pinned if self.undated and not request.duration else None
-        return earliest(self.profile, self.snapshot, request, not_before, before, barred)
+        return earliest(self.profile, self.snapshot, request, not_before, before, barred, self.company)
 
     def lay(self, promises: Sequence[Promise]) -> Generator[None, None, dict[str, Offer]]:
         """Lay what was promised before, in order of the starts; group -> what it has (`core.relay`)."""
@@ -222,7 +248,7 @@ class Ahead:
 
     def lack(self, request: Request) -> str:
         """Why it cannot start now, in words."""
-        return blocked(self.snapshot, self._now, request)
+        return blocked(self.snapshot, self._now, request, self.company)
 
     # -- inside --------------------------------------------------------------------------------------
 
@@ -239,7 +265,7 @@ class Ahead:
             low = np.minimum.reduce(self._free[: last + 1])
             if not until and self.undated:
                 low[:, self._pinned] = np.minimum(low[:, self._pinned], 0)
-            matcher = Matcher(Draft(self.snapshot, low), self.snapshot.settings.match)
+            matcher = Matcher(Draft(self.snapshot, low), self.snapshot.settings.match, self.company)
             self._windows[key] = matcher
         return matcher
 

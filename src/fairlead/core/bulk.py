@@ -27,8 +27,9 @@ def place_all(
         return None
     mark = matcher.draft.mark()
     nodes: dict[int, Iterator[str]] = {}
-    for shape, total in matcher.hardest_first(classes):
+    for i in matcher.hardest_first([shape for shape, _ in classes]):
         yield
+        shape, total = classes[i]
         names = matcher.nodes_for(shape, total)
         if names is None:
             matcher.draft.rewind(mark)
@@ -51,6 +52,8 @@ def place_all(
 def _classes(waiting: Sequence[Request]) -> list[tuple[Shape, int]] | None:
     """Each shape with how many pods want it; None if there are too few pods or too many shapes."""
     if len(waiting) < 2:
+        return None
+    if any(request.layout.near for request in waiting):
         return None
     totals: dict[int, int] = {}
     shapes: dict[int, Shape] = {}

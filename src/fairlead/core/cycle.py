@@ -17,6 +17,7 @@ from msgspec import structs
 from fairlead.core.advise import nodes_of
 from fairlead.core.backfill import Ahead, Horizon
 from fairlead.core.bulk import place_all
+from fairlead.core.crowd import Company
 from fairlead.core.explain import POSSIBLE, blocked, possibility
 from fairlead.core.lane import Lane, lanes
 from fairlead.core.match import Matcher
@@ -51,7 +52,7 @@ class Cycle:
         self.old = {promise.request.group: promise for promise in snapshot.promises}
 
     def run(self) -> Generator[None, None, Plan]:
-        if not self.old and not self.snapshot.heads:
+        if not (self.old or self.snapshot.heads or self.snapshot.crowd):
             everybody = yield from place_all(self.matcher, self.snapshot.waiting)
             if everybody is not None:
                 for request, placed in zip(self.snapshot.waiting, everybody, strict=True):
@@ -150,6 +151,11 @@ class Cycle:
             self.horizon.take(request, offer)
         self.decided[request.group] = None
         if offer.start <= now:
+            if self._minds(request):  # others may have come to where it was promised a place
+                self.horizon.lift(request, offer)
+                del self.decided[request.group]
+                self._decide(request, lane)
+                return
             placements = offer.placements or self._place(request)
             self.decisions.append(Start(request.group, placements, request.growth))
             return
@@ -224,6 +230,7 @@ class Cycle:
         if offer is not None and offer.start <= now:
             self.horizon.take(request, offer)
             placements = offer.placements or self._place(request)
+            self._join(request, placements)
             self.decisions.append(Start(request.group, placements, request.growth))
             return
         lane.stop(request)
@@ -263,7 +270,26 @@ class Cycle:
 
     @cached_property
     def matcher(self) -> Matcher:
-        return Matcher(self.draft, self.snapshot.settings.match)
+        return Matcher(self.draft, self.snapshot.settings.match, self.company)
+
+    @cached_property
+    def company(self) -> Company | None:
+        """What this plan starts, for those who mind it."""
+        return None if self.snapshot.crowd is None else Company(self.snapshot.crowd)
+
+    def _minds(self, request: Request) -> bool:
+        crowd = self.snapshot.crowd
+        return crowd is not None and any(crowd.concerns(task.like) for task in request.tasks)
+
+    def _join(self, request: Request, placements: Sequence[Placement]) -> None:
+        """Let the others know of a start that the match did not choose itself."""
+        if self.company is not None:
+            likes = {uid: task.like for task in request.tasks for uid in task.uids}
+            rows = {name: row for row, name in enumerate(self.snapshot.names)}
+            for place in placements:
+                like = likes[place.pod]
+                if like is not None:
+                    self.company.take(like, rows[place.node])
 
     @cached_property
     def horizon(self) -> Horizon:
@@ -271,14 +297,14 @@ class Cycle:
         self.plain = False
         if self.snapshot.pool is not None:
             return Pooled(self.snapshot, self.snapshot.pool, lambda: self.matcher)
-        ahead = Ahead(self.snapshot, self.draft.free)
+        ahead = Ahead(self.snapshot, self.draft.free, self.company)
         for mark, end, duration in self.begun:
             ahead.started(shares(self.draft.log[mark:end]), duration)
         return ahead
 
     def _lack(self, request: Request) -> str:
         if self.plain:
-            return blocked(self.snapshot, self.draft.free, request)
+            return blocked(self.snapshot, self.draft.free, request, self.company)
         return self.horizon.lack(request)
 
     def _note(self, decision: Reject | Wait) -> None:

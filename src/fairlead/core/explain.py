@@ -10,6 +10,7 @@ from functools import lru_cache
 import numpy as np
 
 from fairlead.core.confine import too_wide
+from fairlead.core.crowd import Company
 from fairlead.core.inventory import Ints, Vector, how_many
 from fairlead.core.labels import Mask, constraints
 from fairlead.core.snapshot import Request, Snapshot, Task
@@ -74,8 +75,12 @@ def _too_much(snapshot: Snapshot, request: Request, present: bool) -> str:
     return ""
 
 
-def blocked(snapshot: Snapshot, free: Ints, request: Request) -> str:
-    """What the request is short of, for the task that is worst off, when this much is free."""
+def blocked(snapshot: Snapshot, free: Ints, request: Request, company: Company | None = None) -> str:
+    """What the request is short of, for the task that is worst off, when this much is free.
+
+    Where amounts are not what it is short of, what keeps it off nodes in the present company, or where its
+    members are to lie.
+    """
     worst: tuple[int, str] | None = None
     for task in request.tasks:
         mask = _mask(snapshot, task.shape, present=True)
@@ -86,7 +91,26 @@ def blocked(snapshot: Snapshot, free: Ints, request: Request) -> str:
             scarce = _scarce(snapshot, vector, free[:, mask])
             text = f"needs {describe(task)}, room for {min(room, len(task.uids))} now (short of {scarce})"
             worst = (lack, text)
-    return worst[1] if worst else ""
+    if worst is None or worst[0]:
+        return worst[1] if worst else ""
+    return _minding(request, company) or _lying(request) or worst[1]
+
+
+def _minding(request: Request, company: Company | None) -> str:
+    """What other pods, volumes or features keep its members off, in kube-scheduler's words; "" if nothing."""
+    for task in request.tasks if company is not None else ():
+        if company is not None and task.like is not None and company.crowd.concerns(task.like):
+            text = company.lack(task.like)
+            if text:
+                return f"needs {describe(task)}: {text}"
+    return ""
+
+
+def _lying(request: Request) -> str:
+    """That there is room, but not where its members are to lie."""
+    wanted = " + ".join([describe(task) for task in request.tasks])
+    required = request.layout.required
+    return f"needs {wanted} within one {required}: no single one has room for all of it" if required else ""
 
 
 def describe(task: Task) -> str:

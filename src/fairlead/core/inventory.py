@@ -231,7 +231,7 @@ def _everywhere(name: str) -> int:
 
 
 def _metadata(node: Node) -> tuple[object, ...]:
-    return node.labels, node.taints, node.unschedulable, node.ready, node.deleting
+    return node.labels, node.taints, node.unschedulable, node.ready, node.deleting, node.features
 
 
 def _same(a: Node, b: Node) -> bool:

@@ -22,12 +22,14 @@ def request(state: State, group: Group, pods: list[Pod], growth: bool, duration:
     """What these pods of the group wait for together."""
     queue = state.settings.queue(group.queue) or state.settings.queues[0]
     tasks = tailored(state, group, _tasks(state, queue, pods), growth)
+    total: dict[int, int] = {}
     for task in tasks:
         vector = state.inventory.vector(task.shape.requests)  # snapshots rely on it (core.snapshot.take)
         for row, amount in vector.pairs:
-            most = amount * len(task.uids)
-            if most > state.peak.get(row, 0):
-                state.peak[row] = most
+            total[row] = total.get(row, 0) + amount * len(task.uids)
+    for row, most in total.items():
+        if most > state.peak.get(row, 0):
+            state.peak[row] = most
     layout = NO_LAYOUT if growth else group.layout  # who joins is bound to where the others are
     return Request(
         group=group.id,
@@ -44,15 +46,29 @@ def request(state: State, group: Group, pods: list[Pod], growth: bool, duration:
 def _tasks(state: State, queue: QueueSettings, pods: list[Pod]) -> tuple[Task, ...]:
     """The pods by shape."""
     if len(pods) == 1:
-        return (Task(_within(state, queue, pods[0].shape), (pods[0].uid,)),)
+        shape = _within(state, queue, pods[0].shape)
+        return (Task(shape, (pods[0].uid,), state.spoken.like(pods[0], shape)),)
     shapes: dict[int, Shape] = {}
-    uids: dict[int, list[str]] = {}
+    members: dict[int, list[Pod]] = {}
     for pod in pods:
         shapes[id(pod.shape)] = pod.shape
-        uids.setdefault(id(pod.shape), []).append(pod.uid)
+        members.setdefault(id(pod.shape), []).append(pod)
     if len(shapes) > 1:
-        _merge(shapes, uids)
-    return tuple([Task(_within(state, queue, shape), tuple(uids[key])) for key, shape in shapes.items()])
+        _merge(shapes, members)
+    tasks: list[Task] = []
+    for key, shape in shapes.items():
+        tasks += _alike_ones(state, _within(state, queue, shape), members[key])
+    return tuple(tasks)
+
+
+def _alike_ones(state: State, shape: Shape, pods: list[Pod]) -> list[Task]:
+    """Pods of one shape, told apart by what else matters of them."""
+    likes = [state.spoken.like(pod, shape) for pod in pods]
+    uids: dict[int, list[str]] = {}
+    for like, pod in zip(likes, pods, strict=True):
+        uids.setdefault(id(like), []).append(pod.uid)
+    first = {id(like): like for like in likes}
+    return [Task(shape, tuple(uids[key]), like) for key, like in first.items()]
 
 
 def offer(state: State, group: Group, requests: tuple[Request, ...]) -> None:
@@ -76,6 +92,8 @@ def offer(state: State, group: Group, requests: tuple[Request, ...]) -> None:
         insort(state.line, (each.order, number, each))
         for task in each.tasks:
             state.wanted.setdefault(id(task.shape), (task.shape, [0]))[1][0] += 1
+            if task.like is not None:
+                _count(state, task.like, 1)
     state.waiting[group.id] = requests
     state.fresh[group.id] = None
     if state.planning != IDLE:
@@ -98,7 +116,9 @@ def _asks_less(new: tuple[Request, ...], old: tuple[Request, ...]) -> bool:
     a, b = without_places(new[0]), without_places(old[0])
     if a.layout != b.layout:
         return False
-    if (a.growth, a.queue, a.tasks) != (b.growth, b.queue, b.tasks):
+    if (a.growth, a.queue) != (b.growth, b.queue):
+        return False
+    if [task[:2] for task in a.tasks] != [task[:2] for task in b.tasks]:
         return False
     return not b.duration or 0 < a.duration <= b.duration
 
@@ -112,19 +132,30 @@ def withdraw(state: State, group: Group) -> None:
             count[0] -= 1
             if not count[0]:
                 del state.wanted[id(task.shape)]
+            if task.like is not None:
+                _count(state, task.like, -1)
     group.requests = ()
     state.waiting.pop(group.id, None)
     state.fresh.pop(group.id, None)
     state.due_now.pop(group.id, None)
 
 
-def _merge(shapes: dict[int, Shape], uids: dict[int, list[str]]) -> None:
+def _count(state: State, like: Pod, step: int) -> None:
+    count = state.likes.setdefault(id(like), (like, [0]))[1]
+    count[0] += step
+    if not count[0]:
+        del state.likes[id(like)]
+    if like.shape.rules.affinity or like.shape.rules.spread:
+        state.yearning += step
+
+
+def _merge(shapes: dict[int, Shape], members: dict[int, list[Pod]]) -> None:
     """Equal shapes that are not the same object are one task."""
     first: dict[Shape, int] = {}
     for key, shape in list(shapes.items()):
         home = first.setdefault(shape, key)
         if home != key:
-            uids[home] += uids.pop(key)
+            members[home] += members.pop(key)
             del shapes[key]
 
 
@@ -139,7 +170,7 @@ _LONGEST = 1 << 62
 
 def _kind(state: State, said: tuple[object, ...], tasks: tuple[Task, ...]) -> int:
     """Equal for requests that ask for the same: what fails for one of them fails for all."""
-    key = (*said, tuple([(id(task.shape), len(task.uids)) for task in tasks]))
+    key = (*said, tuple([(id(task.shape), id(task.like), len(task.uids)) for task in tasks]))
     known = state.kinds.get(key)
     if known is None:
         if len(state.kinds) > _KINDS_KEPT + 2 * len(state.line):

@@ -9,28 +9,23 @@ MostAllocated); `spread` the emptiest first, as evenly as possible (LeastAllocat
 share of cpu and memory in use before the placing, so it is one column for all shapes.
 """
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fairlead.core import apart
+from fairlead.core.columns import Mask
+from fairlead.core.crowd import Company
 from fairlead.core.inventory import Ints, Vector, how_many
-from fairlead.core.labels import Mask, constraints
-from fairlead.core.snapshot import Draft, Request, Task, rows_since
+from fairlead.core.labels import constraints
+from fairlead.core.snapshot import Draft, Request, Spot, Task, rows_since
 from fairlead.model.plan import Placement
-from fairlead.model.pod import Shape
+from fairlead.model.pod import Pod, Shape
 
 _CHUNK = 256
 _NEVER = 1 << 60
 _Rows = slice | NDArray[np.intp]
-
-
-class Spot(NamedTuple):
-    """`times` members on node row `row`."""
-
-    row: int
-    times: int
 
 
 class View:
@@ -108,10 +103,10 @@ class View:
 
 
 class Matcher:
-    """Places requests in one draft under one match policy."""
+    """Places requests in one draft under one match policy, and tells the company of each if there is one."""
 
-    def __init__(self, draft: Draft, policy: str) -> None:
-        self.draft, self.policy = draft, policy
+    def __init__(self, draft: Draft, policy: str, company: Company | None = None) -> None:
+        self.draft, self.policy, self.company = draft, policy, company
         self._sign = {"first": 0, "pack": 1, "spread": -1}[policy]
         self._views: dict[int, tuple[Shape, View]] = {}
         self._by_class: dict[object, View] = {}
@@ -133,18 +128,20 @@ class Matcher:
 
     def place(self, request: Request) -> tuple[Placement, ...] | None:
         """Place all members or none; None leaves the draft as it was."""
+        if request.layout.near or (self.company is not None and any(map(self.minds, request.tasks))):
+            return apart.place(self, request)
         if len(request.tasks) == 1 and len(request.tasks[0].uids) == 1:
             return self._place_single(request.tasks[0])
         names = self.draft.snapshot.names
         key = tuple((id(task.shape), len(task.uids)) for task in request.tasks)
         if key in self._failed:  # within a cycle free only shrinks: what failed stays failed
             return None
-        mark = self.draft.mark()
+        mark, before = self.draft.mark(), self.company.mark() if self.company is not None else 0
         placed: list[Placement] = []
-        for task in self._ordered(request.tasks):
-            spots = self._many(self.view(task.shape), len(task.uids))
+        for task in self.ordered(request.tasks):
+            spots = self.many(task, self.view(task.shape).counts())
             if spots is None:
-                self.draft.rewind(mark)
+                self._rewind(mark, before)
                 self._failed[key] = None
                 return None
             uids = iter(task.uids)
@@ -159,41 +156,78 @@ class Matcher:
         if row < 0:
             return None
         self.draft.take(view.vector, row, 1)
+        if self.company is not None and task.like is not None:
+            self.company.take(task.like, row)
         return (Placement(task.uids[0], self.draft.snapshot.names[row]),)
 
-    def _ordered(self, tasks: tuple[Task, ...]) -> tuple[Task, ...]:
+    def minds(self, task: Task) -> Pod | None:
+        """What the members mind others by; None if other pods and volumes are nothing to them."""
+        if self.company is None or not self.company.crowd.concerns(task.like):
+            return None
+        return task.like
+
+    def ordered(self, tasks: tuple[Task, ...]) -> tuple[Task, ...]:
         if len(tasks) == 1:
             return tasks
-        wanted = {id(task.shape): task for task in tasks}
-        order = self.hardest_first([(task.shape, len(task.uids)) for task in tasks])
-        return tuple(wanted[id(shape)] for shape, _ in order)
+        order = self.hardest_first([task.shape for task in tasks])
+        return tuple([tasks[i] for i in order])
 
-    def hardest_first(self, wants: list[tuple[Shape, int]]) -> list[tuple[Shape, int]]:
-        """Shapes for which fewest places are left go first; ties by the order given."""
-        room = [int(self.view(shape).counts().sum()) for shape, _ in wants]
-        return [wants[i] for i in sorted(range(len(wants)), key=lambda i: (room[i], i))]
+    def hardest_first(self, shapes: Sequence[Shape]) -> list[int]:
+        """Indices of the shapes, those for which fewest places are left first; ties by the order given."""
+        room = [int(self.view(shape).counts().sum()) for shape in shapes]
+        return sorted(range(len(shapes)), key=lambda i: (room[i], i))
 
     def nodes_for(self, shape: Shape, total: int) -> Iterator[str] | None:
         """Names of nodes for so many pods of the shape, one name per pod; None if they do not all fit."""
-        spots = self._many(self.view(shape), total)
+        view = self.view(shape)
+        spots = self._choose(view.counts(), total)
         if spots is None:
             return None
+        self.draft.take_all(view.vector, spots)
         names = self.draft.snapshot.names
         return iter([names[spot.row] for spot in spots for _ in range(spot.times)])
 
-    def _many(self, view: View, wanted: int) -> list[Spot] | None:
-        counts = np.minimum(view.counts(), wanted)
+    def many(self, task: Task, counts: Ints) -> list[Spot] | None:
+        """Take places for all members of a task, at most `counts` per node; None if there are too few."""
+        spots = self._choose(counts, len(task.uids))
+        if spots is not None:
+            self.take(task, spots)
+        return spots
+
+    def take(self, task: Task, spots: Sequence[Spot]) -> None:
+        """Let members of the task have these places."""
+        self.draft.take_all(self.view(task.shape).vector, spots)
+        if self.company is not None and task.like is not None:
+            for row, times in spots:
+                self.company.take(task.like, row, times)
+
+    def pick(self, good: Mask) -> int:
+        """The policy's choice among these nodes; -1 if there are none."""
+        row = int(good.argmax())
+        if not good[row]:
+            return -1
+        if not self._sign:
+            return row
+        load = self.draft.load()
+        if self._sign > 0:
+            return int(np.where(good, load, -_NEVER).argmax())
+        return int(np.where(good, load, _NEVER).argmin())
+
+    def _rewind(self, mark: int, before: int) -> None:
+        self.draft.rewind(mark)
+        if self.company is not None:
+            self.company.rewind(before)
+
+    def _choose(self, counts: Ints, wanted: int) -> list[Spot] | None:
+        counts = np.minimum(counts, wanted)
         if int(counts.sum()) < wanted:
             return None
         if self.policy == "spread":
-            spots = _level(counts, self.draft.load(), wanted)
-        else:
-            order = np.flatnonzero(counts)
-            if self.policy == "pack":
-                order = order[np.argsort(-self.draft.load()[order], kind="stable")]
-            spots = _fill(counts, order, wanted)
-        self.draft.take_all(view.vector, spots)
-        return spots
+            return _level(counts, self.draft.load(), wanted)
+        order = np.flatnonzero(counts)
+        if self.policy == "pack":
+            order = order[np.argsort(-self.draft.load()[order], kind="stable")]
+        return _fill(counts, order, wanted)
 
 
 def _fill(counts: Ints, order: NDArray[np.intp], wanted: int) -> list[Spot]:

@@ -8,6 +8,7 @@ decide who fits (`Pool`) the running work is summed up, else it is told node by 
 from collections.abc import Iterable
 from operator import itemgetter
 
+from fairlead.core.census import crowd_of
 from fairlead.core.inventory import Inventory, how_many
 from fairlead.core.labels import constraints
 from fairlead.core.outline import Need
@@ -35,7 +36,9 @@ def take(state: State, freed: bool) -> Snapshot:
         due = [each for gid in state.due_now if gid not in state.fresh for each in state.waiting.get(gid, ())]
         waiting = tuple(sorted([*fresh, *due], key=itemgetter(1)))
     ahead = any(lookahead(queue).depth for queue in settings.queues)
-    pool = _pool(state, ahead)
+    crowd = crowd_of(state, ahead)
+    state.around_at = state.surroundings.version
+    pool = None if crowd is not None else _pool(state, ahead)
     classes = inventory.classes()
     n, r = len(inventory), len(inventory.resources)
     return Snapshot(
@@ -58,6 +61,7 @@ def take(state: State, freed: bool) -> Snapshot:
         depths=() if freed else tuple(_depths(state)),
         pool=pool,
         possible=inventory.possible,
+        crowd=crowd,
     )
 
 

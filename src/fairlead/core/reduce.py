@@ -20,6 +20,7 @@ from fairlead.model.group import Phase
 from fairlead.model.node import Node
 from fairlead.model.owner import Owner
 from fairlead.model.pod import Pod
+from fairlead.model.rules import NO_RULES
 from fairlead.model.thing import DeviceClass
 
 
@@ -39,6 +40,11 @@ def _pod_seen(state: State, event: ev.PodSeen) -> None:
     if (old is not None and pod.version <= old.version) or pod.uid in state.tombstones:
         return
     state.pods[pod.uid] = pod
+    if pod.shape.rules is not NO_RULES and state.spoken.hear(pod.shape):
+        for gid in (*state.waiting, *state.rejected):  # more of their pods matters now than did before
+            state.touch(gid)
+    if old is not None and pod.node and state.likes and old.labels != pod.labels:
+        state.reopen()
     if state.ours(pod):
         if "store" in state.missing:  # it may know the pod's group
             state.early.setdefault(pod.uid, state.now)
@@ -173,6 +179,8 @@ def _node_seen(state: State, event: ev.NodeSeen) -> None:
         state.node_uids.pop(old.uid, None)
         bury(state, old.uid)
     state.node_uids[node.uid] = node.name
+    if state.index is not None and node.name not in state.inventory.rows:
+        state.moved.update(dict.fromkeys(state.inventory.holders(node.name)))
     if state.inventory.put(node):
         state.nodes_at = state.version
         state.reopen()

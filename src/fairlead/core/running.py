@@ -25,7 +25,7 @@ def releases(state: State) -> tuple[Release, ...]:
         if group.duration:
             if group.shares is None:
                 group.shares = _shares(state, group)
-            until = expected_end(_began(group), group.duration, state.now)
+            until = expected_end(began(group), group.duration, state.now)
             found += [Release(until, share) for share in group.shares]
     return tuple(found)
 
@@ -42,7 +42,7 @@ def ends(state: State, *, all_of_them: bool = True) -> list[tuple[int, Load]] | 
         if group is None or gid not in state.started:
             known.drop(gid)
         else:
-            until = _began(group) + group.duration if group.duration else 0
+            until = began(group) + group.duration if group.duration else 0
             known.put(End(until, gid, _load(state, group)))
     state.unsettled.clear()
     if all_of_them and (known.endless or known.pods < len(state.inventory.held)):
@@ -93,8 +93,8 @@ def expected_end(began: int, duration: int, now: int) -> int:
     return max(until, now + 1)
 
 
-def _began(group: Group) -> int:
-    """The clock of a group starts when all its members run; until then it is about to."""
+def began(group: Group) -> int:
+    """When the clock of a started group began: when all its members ran; until then it is about to."""
     return group.started_at or group.granted_at or group.bound_at or group.since
 
 

@@ -10,13 +10,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fairlead.core.crowd import Crowd
 from fairlead.core.inventory import Ints, Vector
 from fairlead.core.labels import NodeClasses
 from fairlead.core.outline import Need
 from fairlead.core.profile import Release
 from fairlead.model.group import Reason
 from fairlead.model.layout import NO_LAYOUT, Layout
-from fairlead.model.pod import Amounts, Shape
+from fairlead.model.pod import Amounts, Pod, Shape
 from fairlead.model.settings import DEFAULT_QUEUE, Settings
 
 
@@ -25,6 +26,15 @@ class Task(NamedTuple):
 
     shape: Shape
     uids: tuple[str, ...]
+    like: Pod | None = None
+    """What else of them matters to other pods and to constraints on them (`core.spoken`); None if nothing."""
+
+
+class Spot(NamedTuple):
+    """`times` members on node row `row`."""
+
+    row: int
+    times: int
 
 
 Order = tuple[int, int, int, str]
@@ -101,6 +111,8 @@ class Snapshot(NamedTuple):
     pool: Pool | None = None
     possible: dict[int, tuple[str, str]] = {}  # noqa: RUF012 - a tuple's field, and never of kind 0
     """Kind -> why it can never be held, and why not on the nodes there now. Shared until nodes change."""
+    crowd: Crowd | None = None
+    """For those who mind other pods or have volumes; None if nobody who waits does."""
 
 
 _NOTHING = Vector(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64), ())

@@ -9,9 +9,11 @@ import heapq
 from collections.abc import Iterator
 
 from fairlead.core.ends import Ends
+from fairlead.core.filters.pods import PodIndex
 from fairlead.core.inventory import Inventory
 from fairlead.core.profile import Share
 from fairlead.core.snapshot import Order, Request
+from fairlead.core.spoken import Spoken
 from fairlead.core.surroundings import Surroundings
 from fairlead.core.tenancy import Where, takes, with_places
 from fairlead.core.topology import Topology, of
@@ -166,6 +168,10 @@ class Waiting:
         """All waiting requests in queue order; the number tells those of one group apart."""
         self.wanted: dict[int, tuple[Shape, list[int]]] = {}
         """Shapes that anybody waits for, by identity, with the number of requests."""
+        self.likes: dict[int, tuple[Pod, list[int]]] = {}
+        """The same for what else matters of those who wait (`Task.like`)."""
+        self.yearning = 0
+        """How many of those who wait want to be near others, or spread as they are."""
         self.kinds: dict[object, tuple[int, object]] = {}
         """Numbers of the classes of requests; what the key names by identity is kept beside them."""
         self.next_kind = 1
@@ -250,6 +256,13 @@ class State(Waiting):
         self.epoch = 0
         self.dirty = False
         self.touched: dict[str, None] = {}
+        self.spoken = Spoken()
+        self.index: PodIndex | None = None
+        """The pods on nodes for whoever minds them, brought up to date by `core.census`; None until needed."""
+        self.around_at = 0
+        """The version of `surroundings` when the last snapshot was taken."""
+        self.moved: dict[str, None] = {}
+        """Pods that have changed since."""
         self.ends = Ends()
         self.unsettled: dict[str, None] = {}
         """Groups that have been looked at since `ends` was kept (`core.running`)."""
@@ -333,8 +346,12 @@ class State(Waiting):
             node = pod.node or (intent.node if intent is not None else "")
             if self.inventory.hold(uid, node, self.asked(pod)) and held_before:
                 self.reopen()  # it moved or changed its size, so something may be free elsewhere
+            elif self.yearning and not held_before:
+                self.reopen()  # to one who wants to be near others, a place is good because somebody came
         elif self.inventory.release(uid):
             self.reopen()
+        if self.index is not None:
+            self.moved[uid] = None
 
     def add_intent(self, intent: Intent) -> None:
         """Let the pod be intended for the node; an older intent of the same pod gives way."""

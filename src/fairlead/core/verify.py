@@ -11,6 +11,7 @@ import numpy as np
 
 from fairlead.core.estimates import expect
 from fairlead.core.groups import move, reword
+from fairlead.core.guard import guard
 from fairlead.core.inventory import Inventory, Vector
 from fairlead.core.labels import constraints
 from fairlead.core.line import withdraw
@@ -34,6 +35,7 @@ def verify(state: State, plan: Plan, own: bool = True) -> Verdict:
     """
     ahead = min(state.arrivals, default=None)
     trusted = _all_fit(state, plan)
+    mindful = guard(state, plan, own)
     grants: list[Grant] = []
     promises: dict[str, Reserve] = {}
     stale = f"{state.void[1]} waits no more" if state.void[0] > plan.version else ""
@@ -54,6 +56,8 @@ def verify(state: State, plan: Plan, own: bool = True) -> Verdict:
         if stale:
             continue
         stale = _objection(state, group, decision, ahead, plan, trusted)
+        if not stale and mindful is not None and group is not None:
+            stale = mindful.objection(group, decision)
         if not stale and group is not None:
             grants.append(_grant(state, group, decision, plan, len(grants)))
     if stale:

@@ -16,7 +16,7 @@ from fairlead.model.pod import OwnerRef, Pod, PodPhase, Shape, Toleration
 from fairlead.model.selector import Expression, Operator
 from fairlead.wire.resources import StatusRequests, amounts, apply_pod_level, container_sums, host_ports, read
 from fairlead.wire.resources import add as add_sums
-from fairlead.wire.rules import kind_of, looked_at, match_labels, node_term, rules
+from fairlead.wire.rules import looked_at, match_labels, node_term, rules
 from fairlead.wire.structs import (
     Affinity,
     Container,
@@ -241,28 +241,11 @@ def _required(affinity: Affinity | None) -> tuple[tuple[Expression, ...], ...]:
 
 
 def _unsupported(parts: ShapeParts) -> Iterator[str]:
-    """Fields that kube-scheduler's default filters look at and Fairlead does not yet."""
-    affinity = parts.affinity
-    if affinity:
-        for path, value in (
-            ("podAffinity", affinity.pod_affinity),
-            ("podAntiAffinity", affinity.pod_anti_affinity),
-        ):
-            if value and value.requiredDuringSchedulingIgnoredDuringExecution:
-                yield f"spec.affinity.{path}.requiredDuringSchedulingIgnoredDuringExecution"
-    if any(each.when_unsatisfiable == "DoNotSchedule" for each in parts.spread):
-        yield "spec.topologySpreadConstraints[].whenUnsatisfiable=DoNotSchedule"
-    for volume in parts.volumes:
-        yield f"spec.volumes[].{kind_of(volume)}"
+    """Fields that kube-scheduler looks at and Fairlead does not."""
     if parts.claims:
         yield "spec.resourceClaims"
     if parts.group:
         yield f"spec.{parts.group}"
-    if parts.userns_on_host:
-        yield "spec.hostUsers=false with spec.hostNetwork"
-    for container in (*parts.containers, *parts.inits):
-        if any(rule.action == "RestartAllContainers" for rule in container.restart_policy_rules):
-            yield "spec.containers[].restartPolicyRules[].action=RestartAllContainers"
 
 
 def _scheduled(status: PodStatus) -> str:

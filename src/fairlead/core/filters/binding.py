@@ -98,7 +98,7 @@ def _served(cluster: Cluster, volume: PersistentVolume) -> Mask:
         return cluster.nothing()
     plugin, _ = MIGRATED[volume.disk[0]]
     names = [each.name for each in cluster.storage.csi_nodes.values() if plugin in each.migrated]
-    return cluster.rows(row for name in names if (row := cluster.inventory.rows.get(name)) is not None)
+    return cluster.rows(row for name in names if (row := cluster.row(name)) is not None)
 
 
 def _bound(cluster: Cluster, claims: Sequence[Claim]) -> tuple[list[Rejection], Mask]:
@@ -132,7 +132,7 @@ def _waiting(cluster: Cluster, claims: Sequence[Claim]) -> Iterator[tuple[Mask, 
     none, full = cluster.nothing(), cluster.nothing()
     chosen = [claim for claim in claims if claim.selected_node is not None]
     for claim in chosen:
-        row = cluster.inventory.rows.get(claim.selected_node or "")
+        row = cluster.row(claim.selected_node or "")
         none |= ~cluster.rows([] if row is None else [row])
     searching = sorted((c for c in claims if c.selected_node is None), key=lambda claim: claim.size or 0)
     for nodes, left in _matched(cluster, searching):

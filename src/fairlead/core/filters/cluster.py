@@ -26,14 +26,21 @@ class Cluster(Struct, frozen=True):
     namespaces: Mapping[str, Mapping[str, str]] = {}
     """Name -> labels."""
     storage: Storage = Storage()
+    frozen: NodeClasses | None = None
+    """The nodes' metadata at an earlier moment, for whom nodes must not change; None for what it is now."""
 
     def __len__(self) -> int:
-        return len(self.inventory)
+        return len(self.classes.present)
 
     @property
     def classes(self) -> NodeClasses:
         """Masks over the nodes' metadata."""
-        return self.inventory.classes()
+        return self.frozen if self.frozen is not None else self.inventory.classes()
+
+    def row(self, name: str) -> int | None:
+        """The row of the node of this name; None if there is none, or was none then."""
+        row = self.inventory.rows.get(name)
+        return row if row is not None and row < len(self) else None
 
     def nothing(self) -> Mask:
         """A fresh mask without any node."""

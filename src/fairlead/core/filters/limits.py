@@ -53,7 +53,7 @@ def node_volume_limits(cluster: Cluster, pod: Pod) -> list[Rejection]:
         return []
     full, broken = cluster.nothing(), dict[str, list[int]]()
     for name, csi_node in cluster.storage.csi_nodes.items():
-        row = cluster.inventory.rows.get(name)
+        row = cluster.row(name)
         if row is None or not csi_node.limits:
             continue
         try:

@@ -26,6 +26,8 @@ class PodIndex:
 
     def __init__(self, rows: Mapping[str, int]) -> None:
         self._rows = rows
+        self.size = len(rows)
+        """Of how many node rows it tells; only whoever adds pods on later ones moves it."""
         self._slots: dict[str, int] = {}
         self._free: list[int] = []
         self._pods: list[Pod | None] = []
@@ -52,6 +54,16 @@ class PodIndex:
     def row(self, slot: int) -> int:
         """The node row that the pod sits on."""
         return int(self._node[slot])
+
+    def row_of(self, uid: str) -> int | None:
+        """The node row of the pod of this uid; None if it does not count."""
+        slot = self._slots.get(uid)
+        return None if slot is None else self.row(slot)
+
+    def known(self, uid: str) -> Pod | None:
+        """The pod as it was added; None if it does not count."""
+        slot = self._slots.get(uid)
+        return None if slot is None else self.pod(slot)
 
     def rows_of(self, slots: Slots) -> list[int]:
         """The node rows of these pods, a row for each pod."""
@@ -99,7 +111,7 @@ class PodIndex:
 
     def per_node(self, mask: Mask) -> Ints:
         """[node] how many of these pods sit on it."""
-        return np.bincount(self._node[: len(mask)][mask], minlength=len(self._rows)).astype(np.int64)
+        return np.bincount(self._node[: len(mask)][mask], minlength=self.size).astype(np.int64)
 
     def _one(self, e: Expression) -> Mask:
         words = self._labels.get(e.key, {})
@@ -125,6 +137,7 @@ class PodIndex:
         row = self._rows.get(pod.node)
         if row is None or pod.ended:
             return False
+        self.size = max(self.size, row + 1)
         slot = self._free.pop() if self._free else self._new_slot()
         self._slots[pod.uid] = slot
         self._pods[slot], self._node[slot], self._deleting[slot] = pod, row, pod.deleting

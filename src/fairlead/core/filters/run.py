@@ -70,7 +70,10 @@ class Domains:
     def allowed(self) -> Mask:
         """[node] where one more may go, as far as these constraints are concerned."""
         mask = self._cluster.classes.present.copy()
-        for part in self._parts:
-            for rejection in part.rejections():
-                mask &= ~rejection.mask
+        for rejection in self.rejections():
+            mask &= ~rejection.mask
         return mask
+
+    def rejections(self) -> list[Rejection]:
+        """Which nodes are forbidden, and why."""
+        return [rejection for part in self._parts for rejection in part.rejections()]

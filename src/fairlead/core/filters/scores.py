@@ -66,7 +66,7 @@ def taint_toleration(q: Question) -> Score:
     tolerations = [each for each in q.pod.shape.tolerations if each.effect in ("", "PreferNoSchedule")]
     counts: list[int] = []
     for row in q.rows:
-        node = q.cluster.inventory.nodes[int(row)]
+        node = q.cluster.classes.nodes[int(row)]
         wishes = [t for t in node.taints if t.effect == "PreferNoSchedule"] if node else []
         counts.append(sum(not tolerates(tolerations, taint) for taint in wishes))
     return scaled(np.array(counts, dtype=np.int64), reverse=True)

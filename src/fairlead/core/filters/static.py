@@ -20,7 +20,7 @@ def node_name(cluster: Cluster, pod: Pod) -> list[Rejection]:
     if not pod.node:
         return []
     mask = cluster.everywhere()
-    row = cluster.inventory.rows.get(pod.node)
+    row = cluster.row(pod.node)
     if row is not None:
         mask[row] = False
     return [Rejection(mask, Code.UNRESOLVABLE, "node(s) didn't match the requested node name")]
@@ -61,7 +61,7 @@ def node_declared_features(cluster: Cluster, pod: Pod) -> list[Rejection]:
     needed = pod.shape.rules.features
     if not needed:
         return []
-    nodes = cluster.inventory.nodes
+    nodes = cluster.classes.nodes
     lacks = [node is None or not all(name in node.features for name in needed) for node in nodes]
     mask = np.array(lacks, dtype=bool)
     return [Rejection(mask, Code.UNRESOLVABLE, "node(s) didn't match Pod's required features")]

@@ -1,0 +1,115 @@
+"""Placing those for whom it matters where others are: near each other, apart from each other, on few racks.
+
+Called by `core.match` for requests with a layout or with members that mind other pods. Members whose own
+kind does not come into it are placed in one pass like all others, and so are those that only want a node
+each; the rest go one by one, each seeing those before it. Must leave the draft and the company as they were
+where not all members find a place. Greedy: it may find none where there is one, and never one that is not
+allowed.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fairlead.core import topology
+from fairlead.core.columns import Mask
+from fairlead.core.inventory import Ints
+from fairlead.core.snapshot import Request, Spot, Task
+from fairlead.model.layout import Layout
+from fairlead.model.plan import Placement
+from fairlead.model.pod import Pod
+
+if TYPE_CHECKING:
+    from fairlead.core.match import Matcher
+
+_REGIONS = 64
+"""In how many domains all members are tried at most, once each has room for every task alone."""
+
+
+def place(matcher: "Matcher", request: Request) -> tuple[Placement, ...] | None:
+    """Place all members or none."""
+    draft, company = matcher.draft, matcher.company
+    tasks = matcher.ordered(request.tasks)
+    for number, region in enumerate(_regions(matcher, request.layout, tasks)):
+        if number == _REGIONS:
+            break
+        mark, before = draft.mark(), company.mark() if company is not None else 0
+        placed = _within(matcher, tasks, region)
+        if placed is not None:
+            return placed
+        draft.rewind(mark)
+        if company is not None:
+            company.rewind(before)
+    return None
+
+
+def _regions(matcher: "Matcher", layout: Layout, tasks: Sequence[Task]) -> Iterator[Mask | None]:
+    """Nodes to try one after the other; None for all of them."""
+    key = layout.required or _together(matcher, tasks)
+    if not (key or layout.preferred):
+        yield None
+        return
+    snapshot = matcher.draft.snapshot
+    counts = [_room(matcher, task) for task in tasks]
+    wanted = [len(task.uids) for task in tasks]
+    levels = topology.of(snapshot.classes, snapshot.settings.topology)
+    yield from levels.regions(
+        layout._replace(required=key), counts, wanted, matcher.policy, matcher.draft.load()
+    )
+
+
+def _together(matcher: "Matcher", tasks: Sequence[Task]) -> str:
+    """The topology key of a domain that members want to share with each other."""
+    if matcher.company is not None:
+        for task in tasks:
+            if len(task.uids) > 1 and (like := matcher.minds(task)) is not None:
+                key = matcher.company.together(like)
+                if key:
+                    return key
+    return ""
+
+
+def _room(matcher: "Matcher", task: Task) -> Ints:
+    """[node] how many members fit, before any of them is placed."""
+    counts = matcher.view(task.shape).counts()
+    like, company = matcher.minds(task), matcher.company
+    if like is None or company is None:
+        return counts
+    counts = counts * company.allowed(like)
+    return np.minimum(counts, 1) if company.once_each(like) else counts
+
+
+def _within(matcher: "Matcher", tasks: Sequence[Task], region: Mask | None) -> tuple[Placement, ...] | None:
+    names = matcher.draft.snapshot.names
+    placed: list[Placement] = []
+    for task in tasks:
+        spots = _spots(matcher, task, region)
+        if spots is None:
+            return None
+        uids = iter(task.uids)
+        placed += [Placement(next(uids), names[spot.row]) for spot in spots for _ in range(spot.times)]
+    return tuple(placed)
+
+
+def _spots(matcher: "Matcher", task: Task, region: Mask | None) -> list[Spot] | None:
+    like, company = matcher.minds(task), matcher.company
+    alone = like is None or company is None or company.indifferent(like) or company.once_each(like)
+    if like is not None and not alone:
+        return _one_by_one(matcher, task, like, region)
+    counts = _room(matcher, task)
+    return matcher.many(task, counts if region is None else counts * region)
+
+
+def _one_by_one(matcher: "Matcher", task: Task, like: Pod, region: Mask | None) -> list[Spot] | None:
+    view, company = matcher.view(task.shape), matcher.company
+    assert company is not None
+    spots: list[Spot] = []
+    for _ in task.uids:
+        good = (view.counts() > 0) & company.allowed(like)
+        row = matcher.pick(good if region is None else good & region)
+        if row < 0:
+            return None
+        matcher.take(task, [Spot(row, 1)])
+        spots.append(Spot(row, 1))
+    return spots
