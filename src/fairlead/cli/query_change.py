@@ -114,13 +114,13 @@ class Change:
         if v is None:
             self.session.say(f"Couldn't find path {words[0]} in resource graph.")
         else:
-            self.session.graph.tree.pools[v].properties[name] = value
+            self.session.graph.set_property(v, name, value)
 
     def remove_property(self, words: list[str]) -> None:
         """`remove-property PATH NAME`."""
         v = self._vertex(words[0])
         if v is not None:
-            self.session.graph.tree.pools[v].properties.pop(words[1], None)
+            self.session.graph.set_property(v, words[1], None)
 
     def get_property(self, words: list[str]) -> None:
         """`get-property PATH`."""

@@ -1,15 +1,16 @@
 """GRUG: recipes in GraphML that say how to generate a resource graph, as Flux reads them.
 
-Called by `cli.query_run`. A recipe's nodes are kinds of pools, its edges say how many of the target each
+Called by `cli.query_run`. A recipe's nodes are kinds of vertices, its edges say how many of the target each
 source gets. Only the containment subsystem is generated. All errors are TreeErrors.
-Must not know what pools mean.
+Must not know what types mean.
 """
 
 import xml.etree.ElementTree as ET
 
-from msgspec import Struct
+import numpy as np
+from msgspec import Struct, field
 
-from fairlead.core.tree.columns import Pool, TreeError
+from fairlead.core.tree.parts import Ints, Kind, Parts, Short, TreeError
 
 _CONTAINMENT = "containment"
 
@@ -36,60 +37,76 @@ class _Edge(Struct, frozen=True):
     stride: int
 
 
-def read(text: str) -> list[Pool]:
-    """The pools that a recipe generates. Raises TreeError."""
+class _Made(Struct):
+    """The vertices generated so far: columns in pieces, each of one kind."""
+
+    kind: list[Short] = field(default_factory=list[Short])
+    parent: list[Ints] = field(default_factory=list[Ints])
+    id: list[Ints] = field(default_factory=list[Ints])
+    count: int = 0
+
+    def add(self, kind: int, parent: Ints, id_: Ints) -> Ints:
+        """More vertices of one kind; their numbers."""
+        made = np.arange(self.count, self.count + len(parent))
+        self.kind.append(np.full(len(parent), kind, dtype=np.int32))
+        self.parent.append(parent)
+        self.id.append(id_)
+        self.count += len(parent)
+        return made
+
+
+def read(text: str) -> Parts:
+    """The vertices that a recipe generates. Raises TreeError."""
     kinds, edges = _recipe(text)
     roots = [kind for kind in kinds.values() if kind.root]
     if len(roots) != 1:
         raise TreeError(f"GRUG: one node must have root=1, here {len(roots)} have")
-    pools = [_pool(roots[0], None, 0, 0)]
-    _generate(roots[0].name, [pools[0]], kinds, edges, pools, {}, set())
-    return pools
+    place = {name: at for at, name in enumerate(kinds)}
+    made = _Made()
+    root = made.add(place[roots[0].name], np.array([-1]), np.array([0]))
+    _generate(roots[0].name, [root], edges, place, made, frozenset())
+    return Parts(
+        [Kind(kind.type, kind.basename, kind.size, kind.unit) for kind in kinds.values()],
+        np.concatenate(made.kind),
+        np.concatenate(made.parent).astype(np.int32),
+        np.concatenate(made.id),
+        np.arange(made.count),
+        np.full(made.count, -1),
+        np.ones(made.count, dtype=np.bool_),
+    )
 
 
 def _generate(
     name: str,
-    sources: list[Pool],
-    kinds: dict[str, _Kind],
+    sources: list[Ints],
     edges: list[_Edge],
-    pools: list[Pool],
-    parents: dict[str, Pool],
-    above: set[str],
+    place: dict[str, int],
+    made: _Made,
+    above: frozenset[str],
 ) -> None:
-    """Depth first over the recipe, all instances of an edge at once: so Flux numbers its vertices."""
+    """Depth first over the recipe, all instances of an edge at once: so Flux numbers its vertices.
+
+    `sources` are the vertices of this name, then their parents, and so on up to the root.
+    """
     if name in above:
         raise TreeError(f"GRUG: node {name!r} contains itself")
     for edge in edges:
         if edge.source != name:
             continue
-        made: list[Pool] = []
-        numbers: dict[str, int] = {}
-        for source in sources:
-            scope = source
-            for _ in range(edge.scope):
-                scope = parents.get(scope.key, scope)
-            for _ in range(edge.scale):
-                at = numbers.get(scope.key, 0)
-                numbers[scope.key] = at + 1
-                pool = _pool(kinds[edge.target], source.key, edge.start + at * edge.stride, len(pools))
-                pools.append(pool)
-                made.append(pool)
-                parents[pool.key] = source
-        _generate(edge.target, made, kinds, edges, pools, parents, above | {name})
+        lineage = [np.repeat(each, max(edge.scale, 0)) for each in sources]
+        at = _numbered(lineage[min(edge.scope, len(lineage) - 1)])
+        targets = made.add(place[edge.target], lineage[0], edge.start + at * edge.stride)
+        _generate(edge.target, [targets, *lineage], edges, place, made, above | {name})
 
 
-def _pool(kind: _Kind, parent: str | None, id_: int, number: int) -> Pool:
-    return Pool(
-        key=str(number),
-        parent=parent,
-        type=kind.type,
-        basename=kind.basename,
-        name=f"{kind.basename}{id_}",
-        id=id_,
-        uniq_id=number,
-        size=kind.size,
-        unit=kind.unit,
-    )
+def _numbered(scopes: Ints) -> Ints:
+    """How many there were in the same scope before each."""
+    order = np.argsort(scopes, kind="stable")
+    first = np.flatnonzero(np.diff(scopes[order], prepend=-1))
+    before = np.arange(len(order)) - np.repeat(first, np.diff(first, append=len(order)))
+    numbers = np.empty(len(order), dtype=np.int64)
+    numbers[order] = before
+    return numbers
 
 
 def _recipe(text: str) -> tuple[dict[str, _Kind], list[_Edge]]:

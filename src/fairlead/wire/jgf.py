@@ -18,15 +18,16 @@ Fields = dict[str, Any]
 def read(text: str, onto: Tree | None = None) -> list[Pool]:
     """The pools of a graph. With `onto`, only those that are not in that tree yet, bound to it by path."""
     nodes, edges = _lists(text)
-    known = {} if onto is None else {path: onto.pools[v].key for path, v in onto.by_path.items()}
     pools: dict[str, Pool] = {}
     alias: dict[str, str] = {}
     for number, node in enumerate(nodes):
         pool = _pool(node, number)
         if not pool.path:
             continue  # a vertex of another subsystem
-        key = known.get(pool.path)
-        if key is None:
+        known = None if onto is None else onto.by_path.get(pool.path)
+        if onto is not None and known is not None:
+            key = onto.key(known)
+        else:
             key = pool.key if onto is None else f"{pool.key}@{pool.path}"
             if key in pools:
                 raise TreeError(f"JGF: node {pool.key!r} stands twice; give each node its own id")
@@ -54,7 +55,7 @@ def written(
         nodes.append(_node(tree, v, count, exclusive, (extra or {}).get(v)))
     inside = set(there)
     edges = [
-        {"source": str(tree.pools[above].uniq_id), "target": str(tree.pools[v].uniq_id)}
+        {"source": str(tree.uniq_id[above]), "target": str(tree.uniq_id[v])}
         for v in there
         if (above := int(tree.parent[v])) in inside
     ]

@@ -72,7 +72,7 @@ def lite(tree: Tree, vertices: Iterable[int]) -> tuple[list[Fields], list[str]]:
         if tree.type[v] == "node":
             rank = int(tree.rank[v])
             nodes.setdefault(rank, {})
-            hosts[rank] = tree.pools[v].name
+            hosts[rank] = tree.name(v)
     for v in chosen:
         if tree.type[v] in ("core", "gpu"):
             nodes.setdefault(tree.owner_rank(v), {}).setdefault(tree.type[v], set()).add(int(tree.id[v]))
@@ -100,7 +100,7 @@ def written(tree: Tree, vertices: Iterable[int], start: int, end: int) -> Fields
     words: dict[str, set[int]] = {}
     for v in chosen:
         if tree.type[v] == "node":
-            for word in tree.pools[v].properties:
+            for word in tree.properties(v):
                 words.setdefault(word, set()).add(int(tree.rank[v]))
     if words:
         execution["properties"] = {word: idset_text(there) for word, there in sorted(words.items())}

@@ -61,10 +61,10 @@ def _depth(tree: Tree, v: int) -> int:
 def _simple(tree: Tree, row: Row) -> str:
     mode = "x" if row.exclusive else "s"
     dashes = "---" * _depth(tree, row.vertex)
-    return f"      {dashes}{tree.pools[row.vertex].name}[{row.amount}:{mode}]"
+    return f"      {dashes}{tree.name(row.vertex)}[{row.amount}:{mode}]"
 
 
 def _pretty(tree: Tree, row: Row) -> str:
     mode = "exclusive" if row.exclusive else "shared"
     dashes = "---" * _depth(tree, row.vertex)
-    return f"      {dashes}{tree.pools[row.vertex].name}[{row.amount}:{mode}]"
+    return f"      {dashes}{tree.name(row.vertex)}[{row.amount}:{mode}]"

@@ -27,8 +27,9 @@ class Filters:
                 raise TreeError(f"pruning filter {pair!r}: write it as TYPE:TYPE, for example ALL:core")
             self._anchors.setdefault(anchor, set()).add(type_)
         self._counted = set[str]().union(*self._anchors.values())
-        for v, type_ in enumerate(tree.type):
-            if not tree.children[v] and type_ not in self._counted:
+        leaves = tree.end == np.arange(1, len(tree) + 1)
+        for type_ in tree.types:
+            if type_ not in self._counted and bool((leaves & (tree.kind == tree.kind_of(type_))).any()):
                 self._anchors.setdefault(_TOP, set()).add(type_)
                 self._counted.add(type_)
         self._at: dict[str, list[str]] = {}
@@ -38,7 +39,7 @@ class Filters:
 
     def types_at(self, v: int) -> list[str]:
         """The types counted at a vertex."""
-        if not self.tree.children[v]:
+        if self.tree.leaf(v):
             return []
         type_ = self.tree.type[v]
         if type_ not in self._at:

@@ -114,7 +114,7 @@ class Found:
             self.filters = value in ("true", "t")
             return lambda _: True
         if key == "property":
-            return lambda v: value in self.graph.tree.pools[v].properties
+            return lambda v: value in self.graph.tree.properties(v)
         if key == "names":
             return self._names(value)
         if key in _JOBS and value.isdigit():
@@ -126,7 +126,7 @@ class Found:
             names = set(hostlist(text))
         except ValueError as error:
             raise TreeError(f"find: {error}") from None
-        return lambda v: self.graph.tree.pools[v].name in names
+        return lambda v: self.graph.tree.name(v) in names
 
     def _of_job(self, key: str, id_: int) -> Test:
         self.job = id_

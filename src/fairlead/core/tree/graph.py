@@ -8,6 +8,7 @@ Must not read files.
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 
+import numpy as np
 from msgspec import Struct
 
 from fairlead.core.tree.bookings import Bookings, Held, Job
@@ -266,11 +267,15 @@ class Graph:
         self.tree.set_up(v, up)
         self._levels = None
 
+    def set_property(self, v: int, name: str, value: str | None) -> None:
+        """Give a vertex a property, or take it away with None."""
+        self.tree.set_property(v, name, value)
+
     def of_ranks(self, ranks: Iterable[int]) -> list[int]:
         """The topmost vertices of these ranks. Raises TreeError for a rank that no vertex has."""
         found: list[int] = []
         for rank in sorted(set(ranks)):
-            there = [v for v in range(len(self.tree)) if int(self.tree.rank[v]) == rank]
+            there: list[int] = np.flatnonzero(self.tree.rank == rank).tolist()
             if not there:
                 raise TreeError(f"no vertex has rank {rank}")
             found.extend(v for v in there if self.tree.rank[self.tree.parent[v]] != rank)
