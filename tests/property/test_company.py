@@ -92,7 +92,6 @@ class Story:
         self.engine = Engine(Settings(pace=0, queues=(queue,), match=match), RECONCILERS)
         self.machines, self.version, self.now = machines, 10, 1_000
         self.behind: list[ev.Event] = []
-        self.starts = 0
         sources = self.engine.state.settings.sources
         first = [ev.Tick(1_000), ev.StoreReady(1), *(ev.Synced(each) for each in sources)]
         self.tell(*first, *(ev.NodeSeen(each) for each in machines))
@@ -110,6 +109,7 @@ class Story:
         todo = list(events)
         for _ in range(100):
             if not todo:
+                self.nobody_forgotten()
                 return
             commands = self.engine.learn(todo)
             assert self.engine.state.check() == []
@@ -138,23 +138,33 @@ class Story:
         state = self.engine.state
         granted = {place.pod for grant in command.grants for place in grant.placements}
         there = [pod for pod in state.pods.values() if pod.node]
-        intended = {uid: intent.node for uid, intent in state.intents.items() if uid not in granted}
-        there += [structs.replace(self.pods[uid], node=name) for uid, name in intended.items()]
+        for uid, intent in state.intents.items():
+            if uid not in granted:
+                there.append(structs.replace(self.pods[uid], node=intent.node))
         for grant in command.grants:
-            self.starts += 1
             for place in grant.placements:
-                inventory = Inventory()
-                for each in self.machines:
-                    inventory.put(each)
-                cluster = cluster_of(inventory, there)
                 pod = self.pods[place.pod]
-                found = verdicts(cluster, pod)
-                row = inventory.rows[place.node]
-                assert feasible(cluster, found)[row], (
-                    place,
-                    [r for v in found.values() for r in v.rejections],
-                )
+                assert place.node in self.allowed(there, pod)
                 there.append(structs.replace(pod, node=place.node))
+
+    def allowed(self, there: list[Pod], pod: Pod) -> list[str]:
+        """The nodes where the filters let the pod go."""
+        inventory = Inventory()
+        for each in self.machines:
+            inventory.put(each)
+        cluster = cluster_of(inventory, there)
+        mask = feasible(cluster, verdicts(cluster, pod))
+        return [name for name, row in inventory.rows.items() if mask[row]]
+
+    def nobody_forgotten(self) -> None:
+        """Whoever is first in line and alone has no node to go to, or it would be there."""
+        state = self.engine.state
+        if state.line and state.ready:
+            request = state.line[0][2]
+            uids = [uid for task in request.tasks for uid in task.uids]
+            if len(uids) == 1:
+                there = [pod for pod in state.pods.values() if pod.node and not pod.ended]
+                assert self.allowed(there, self.pods[uids[0]]) == []
 
     # -- what happens --------------------------------------------------------------------------------
 
