@@ -19,8 +19,8 @@ def resource_query(
         typer.Option(
             "-P",
             "--match-policy",
-            help="first, firstnodex, low, high, lonode, hinode, lonodex, hinodex, locality; or options"
-            " such as 'policy=low node_exclusive=true'.",
+            help="first, firstnodex, low, high, lonode, hinode, lonodex, hinodex, locality, bestfit, pack,"
+            " spread; or options such as 'policy=low node_exclusive=true'.",
         ),
     ] = "first",
     match_format: Annotated[

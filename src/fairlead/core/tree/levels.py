@@ -5,7 +5,7 @@ holders are per vertex; of leaves each parent knows how many are free. Must not 
 """
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,9 @@ from numpy.typing import NDArray
 from fairlead.core.tree.bookings import Job
 from fairlead.core.tree.columns import Ints, Mask, Tree
 from fairlead.core.tree.matchpolicy import NODE, MatchPolicy
+
+if TYPE_CHECKING:
+    from fairlead.core.tree.load import LevelLoad
 
 Counts = NDArray[np.int32]
 NODE_WEIGHT = 10_000
@@ -116,6 +119,8 @@ class Levels:
         self._now, self._later = Moment(State(self), {}), Moment(State(self), {})
         self.ever = State(self, ever=True)
         self._jobs: dict[int, list[Delta]] = {}
+        self.load: LevelLoad | None = None
+        """What `core.tree.vector` keeps here for policies that rank by it."""
 
     def follow(self, jobs: dict[int, Job], changed: Iterable[int]) -> None:
         """Catch up with the jobs that came, went or changed."""

@@ -5,6 +5,9 @@ when a match last passed through; a child that no match has passed is emptiest; 
 """
 
 from bisect import insort
+from functools import cached_property
+
+import numpy as np
 
 from fairlead.core.tree.columns import Tree
 
@@ -19,6 +22,13 @@ class Order:
         self.weights = {} if weights is None else weights
         self._sorted: dict[int, list[tuple[int, int, int]]] = {}
         self._types: dict[int, frozenset[str]] = {}
+
+    @cached_property
+    def leaf_types(self) -> frozenset[str]:
+        """The types of which no vertex has children."""
+        tree = self.tree
+        inner = set(tree.kind[tree.end > np.arange(1, len(tree) + 1)].tolist())
+        return frozenset(type_ for kind, type_ in enumerate(tree.types) if kind not in inner)
 
     def children(self, v: int) -> list[int]:
         """The children in the order of trial."""

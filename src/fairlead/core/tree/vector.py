@@ -11,6 +11,7 @@ from fairlead.core.tree.bookings import Held
 from fairlead.core.tree.columns import Ints, Mask
 from fairlead.core.tree.counts import taken
 from fairlead.core.tree.levels import Level, State
+from fairlead.core.tree.load import LevelLoad, weights
 from fairlead.core.tree.ranking import FEW, Group, Pick, ranked
 from fairlead.core.tree.walk import NODES, Walk
 from fairlead.model.jobspec import SLOT, XOR_SLOT, Resource
@@ -26,11 +27,18 @@ class Vector:
     def __init__(self, walk: Walk, state: State) -> None:
         self.walk, self.state, self.levels = walk, state, state.levels
         self._masks: dict[int, Mask] = {}
+        self._weights: dict[str, int] = {}
+        self._added: dict[str, Ints] = {}
+        """Type -> what vertices of a level add to their scores by how full they are."""
 
     def select(self, resources: tuple[Resource, ...]) -> dict[int, Held] | None:
         """As Walk.select. Raises Unusual, before anything is marked, if the walk has to do it."""
         if len(resources) != 1:
             raise Unusual
+        policy = self.walk.policy
+        if policy.load:
+            self.walk.weigh(resources)
+            self._weights = weights(policy.load, resources, self.walk.order, self.walk.tree)
         wanted, slot = resources[0], resources[0].type == SLOT
         count = wanted.count
         if slot:
@@ -39,6 +47,8 @@ class Vector:
         if slot and (not level.above or not (level.distinct or len(level.vertices) <= FEW)):
             raise Unusual
         mask = self._mask(wanted, slot) & self._reached(level)
+        if policy.load:
+            self._weigh(wanted)
         found = np.flatnonzero(mask)
         size = 1 if slot else level.size
         number = taken(count, len(found) * size)
@@ -146,6 +156,8 @@ class Vector:
     def _best(self, level: Level, found: Ints, number: int) -> list[int]:
         """The best positions by score, in the walk's order of equal scores."""
         scores = level.score[found]
+        if self.walk.policy.load:
+            scores = scores + self._added[self.walk.tree.type[int(level.vertices[0])]][found]
         high = self.walk.policy.high
         if number == len(found):
             return found.tolist()
@@ -159,6 +171,18 @@ class Vector:
             for at, score in zip(found.tolist(), scores.tolist(), strict=True)
         ]
         return [group.picks[0].vertex for group in ranked(groups, high)[:number]]
+
+    def _weigh(self, wanted: Resource) -> None:
+        """Fill `_added` for all levels that the descent will come to. Raises Unusual."""
+        if self.levels.load is None:
+            self.levels.load = LevelLoad(self.walk.policy.load, self.levels, self.walk.order)
+        added = self.levels.load.scores(wanted.type, self.state, self._weights)
+        if added is None:
+            raise Unusual
+        self._added[wanted.type] = added
+        if all(id(child) in self._masks for child in wanted.children):
+            for child in wanted.children:
+                self._weigh(child)
 
     def _take(self, v: int, wanted: Resource, exclusive: bool) -> None:
         """Mark a chosen vertex, what is above it, and the best below it."""

@@ -12,6 +12,7 @@ from fairlead.core.tree import slots
 from fairlead.core.tree.bookings import Bookings, Held
 from fairlead.core.tree.columns import Tree
 from fairlead.core.tree.counts import taken
+from fairlead.core.tree.load import VertexLoad
 from fairlead.core.tree.matchpolicy import NODE, MatchPolicy
 from fairlead.core.tree.order import Order
 from fairlead.core.tree.ranking import Findings, Group, Pick, by_runs
@@ -52,11 +53,13 @@ class Walk:
         self.marks: dict[int, Pick] = {}
         self._above = 0
         self._up = tree.is_up
+        self._load: VertexLoad | None = None
         self.visits = 0
 
     def select(self, resources: Sequence[Resource]) -> dict[int, Held] | None:
         """All that the best match takes, children before their parent; None if nothing fits."""
         self.marks.clear()
+        self.weigh(resources)
         root = Findings()
         wants = [each for each in resources if each.type == self.tree.type[0]]
         exclusive = any(each.exclusive for each in wants)
@@ -68,6 +71,11 @@ class Walk:
             return None
         self._enforce(0, root)
         return self.held(resources)
+
+    def weigh(self, resources: Sequence[Resource]) -> None:
+        """Prepare to rank by how full subtrees are, if the policy does."""
+        if self.policy.load:
+            self._load = VertexLoad(self.policy.load, resources, self.order, self.tree, self._leaf_free)
 
     def mark(self, v: int, exclusive: bool) -> None:
         """Take a vertex that somebody else chose, and what is above it shared."""
@@ -108,6 +116,8 @@ class Walk:
         if named is not None and not self._take(found, named.children):
             return False
         found.score = 1 + self._above + int(self.tree.id[v]) + 1
+        if self._load is not None:
+            found.score += self._load.of(v)
         if found.chosen:
             self._enforce(v, found)
         else:
@@ -191,7 +201,16 @@ class Walk:
         if type_ != NODE or not self.policy.node_centric:
             return 0
         uniq = int(self.tree.uniq_id[v]) % _NODE_WEIGHT
-        return (int(self.tree.id[v]) + 2) * _NODE_WEIGHT + abs(uniq - 1)
+        own = (int(self.tree.id[v]) + 2) * _NODE_WEIGHT + abs(uniq - 1)
+        return own if self._load is None else own + self._load.of(v)
+
+    def _leaf_free(self, v: int) -> bool:
+        """Whether a leaf is up and nobody's."""
+        if self.aim is Aim.ever:
+            return True
+        if not self._up[v] or (self.aim is Aim.now and self.bookings.in_use(v)):
+            return False
+        return self.bookings.untouched(v, *self.span)
 
     # -- choosing ------------------------------------------------------------------------------------
 
