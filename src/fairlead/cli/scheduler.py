@@ -58,6 +58,13 @@ def scheduler(
     log_format: Annotated[str, typer.Option(help="text or json.")] = "text",
     host: Annotated[str, typer.Option(help="Where the HTTP server listens.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Its port; 0 takes a free one.", min=0, max=65535)] = 0,
+    grpc: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Groups and nodes over gRPC, for kubectl plugins.")
+    ] = "",
+    grpc_allow_remote: Annotated[
+        bool,
+        typer.Option("--grpc-allow-remote", help="Let --grpc be an address that others reach: no login."),
+    ] = False,
 ) -> None:
     """Schedule groups of pods until it is stopped.
 
@@ -79,6 +86,8 @@ def scheduler(
         "log_format": one_of("--log-format", log_format, LOG_FORMATS),
         "host": host,
         "port": port,
+        "grpc": grpc,
+        "grpc_allow_remote": grpc_allow_remote,
     }
     app = importlib.import_module("fairlead.app")
     app.run(app.Options(**given))
