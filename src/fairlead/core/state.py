@@ -380,11 +380,13 @@ class State(Waiting):
     def check(self) -> list[str]:
         """Every broken invariant of design.md §5, in words; empty when all is well."""
         wrong = self.inventory.check()
-        for uid, (node, _) in self.inventory.held.items():
+        for uid, (node, amounts) in self.inventory.held.items():
             pod, intent = self.pods.get(uid), self.intents.get(uid)
             expected = pod.node if pod is not None and pod.node else intent.node if intent else ""
             if pod is None or pod.ended or node != expected:
                 wrong.append(f"pod {uid} holds {node!r} but should hold {expected!r}")
+            elif amounts != self.asked(pod):
+                wrong.append(f"pod {uid} holds {amounts} but asks for {self.asked(pod)}")
         for uid, pod in self.pods.items():
             if pod.node and not pod.ended and uid not in self.inventory.held:
                 wrong.append(f"pod {uid} is on {pod.node} but holds nothing")

@@ -232,7 +232,8 @@ class _Chances:
         last = int(enough[0])
         left = [want - total[last - 1] for want, total in zip(self._wanted, upto, strict=True)]
         rest = order[last:]
-        tight = rest[np.flatnonzero(_enough([has[rest] for has in room], left, len(rest)))[-1]]
+        fit = rest[_enough([has[rest] for has in room], left, len(rest))]
+        tight = fit[share[fit].argmin()]
         yield np.isin(inside, [*order[:last].tolist(), int(tight)])
 
 

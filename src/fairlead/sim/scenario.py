@@ -4,7 +4,8 @@ Used by `tests/unit/test_scenarios.py` and (later) `fairlead simulate`. One line
 at a time (HH:MM, HH:MM:SS), and after `->` what is expected 20 ms later; parts are joined by `;`. A line
 that begins with `+` happens together with the one above it. `#` begins a comment, an indented line goes on
 with the line above. The first line is the cluster (`walltime=1h longest=4h` are its
-queue's default and maximum, `policy hybrid:2` is hybrid with two reservations):
+queue's default and maximum, `policy hybrid:2` is hybrid with two reservations, `racks=4 zones=8` labels the
+nodes as racks of four and zones of eight):
 
     cluster 4 nodes cpu=32 gpu=4        policy fcfs match=pack
     00:00 submit big   4x gpu=4 for 60m         -> start big n0-n3
@@ -16,8 +17,9 @@ What happens (`sim.stage` has one method per verb):
 
     submit NAME [Nx] cpu=2 gpu=1 [+ Mx cpu=8] [as job|deployment|statefulset|ordered] [for 60m] [runs 5s]
            [suspended] [gated] and key=value: priority= ns= size= first= begin=HH:MM[:SS] only=label:value
-           tolerates=key unsupported=field exclusive= labels=fairlead|fluxnetes|fluence|none group=
-           duration= queue= on-timeout=fail|delete|pods grace=30s own-deadline=5m (its pods' own),
+           tolerates=key unsupported=field labels=fairlead|fluxnetes|fluence|none group=
+           exclusive= required-topology= preferred-topology= duration=
+           queue= on-timeout=fail|delete|pods grace=30s own-deadline=5m (its pods' own),
            deadline=5m (its Job's own)
     burst PREFIX 100 2x cpu=1           PREFIX0 … PREFIX99, each submitted like that, all at once
     bring NAME 2                        two more members come: late, surplus or replacement ones
@@ -28,7 +30,7 @@ What happens (`sim.stage` has one method per verb):
     edit NAME duration=2h               an annotation of its pods is changed, or taken away
     bindto POD NODE                     somebody else binds our pod
     node n4 joins cpu=32 zone=a         also gone, cordoned, uncordoned, down, up, labelled k=v, has cpu=8
-    foreign POD on n0 cpu=4 [for 5m]    a pod of another scheduler
+    foreign POD on n0 cpu=4 [for 5m] [of DaemonSet]    a pod of another scheduler, and its owner's kind
     binds of NAME|all refused|gone|taken|changed|unknown TIMES [arriving 500ms]
     crash, restart, store down, store up, relist, later
 
@@ -159,8 +161,7 @@ class Report:
             Settings(queues=single(policy, **limits), match=match, pace=int(pairs.pop("pace", "0")))
         )
         self.world = self.stage.world
-        for i in range(int(words[1])):
-            self.stage.add_node(f"n{i}", pairs)
+        self.stage.add_nodes(int(words[1]), pairs)
         self.world.run(SETTLE)
         self.stage.zero = self.world.now
         self.started: list[str] = []

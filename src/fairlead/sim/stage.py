@@ -28,7 +28,8 @@ _LABELS = {
     "fluence": ("scheduling.x-k8s.io/pod-group", "fluence.group-size"),
 }
 _RESOURCES = {"cpu", "memory", "gpu", "pods", "disk"}
-_NOTES = {"duration", "exclusive", "on-timeout", "queue", "required-topology"}
+_NOTES = {"duration", "exclusive", "on-timeout", "preferred-topology", "queue", "required-topology"}
+_LEVELS = {"racks": "topology.kubernetes.io/rack", "zones": "topology.kubernetes.io/zone"}
 
 
 class Unclear(ValueError):
@@ -127,6 +128,13 @@ class Stage:
         return f"{name}:{self._uid}"
 
     # -- nodes ---------------------------------------------------------------------------------------
+
+    def add_nodes(self, number: int, words: dict[str, str]) -> None:
+        """The first nodes, in racks and zones of so many each."""
+        of = {key: int(words.pop(word)) for word, key in _LEVELS.items() if word in words}
+        for i in range(number):
+            where = {key: f"{key[-4:]}{i // size}" for key, size in of.items()}
+            self.add_node(f"n{i}", {**words, **where})
 
     def add_node(self, name: str, words: dict[str, str]) -> None:
         labels = {"kubernetes.io/hostname": name}
@@ -261,7 +269,10 @@ class Stage:
         name, _, node, *rest = words
         plain, pairs = split(rest)
         run_time = length(plain[plain.index("for") + 1]) if "for" in plain else 0
-        pod = Pod(self._new_uid(name), "default", name, 0, Shape(amounts(pairs, pods=1)), node=node)
+        kind = plain[plain.index("of") + 1] if "of" in plain else ""
+        owner = OwnerRef(kind, name, f"owner-{name}") if kind else None
+        shape = Shape(amounts(pairs, pods=1))
+        pod = Pod(self._new_uid(name), "default", name, 0, shape, node=node, owner=owner)
         self.world.pod(structs.replace(pod, phase=PodPhase.RUNNING, started=True))
         if run_time:
             self.world.at(run_time, lambda: self.world.change(pod.uid, phase=PodPhase.SUCCEEDED))
