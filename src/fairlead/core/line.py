@@ -90,6 +90,7 @@ def offer(state: State, group: Group, requests: tuple[Request, ...]) -> None:
         state.reopen()
     for number, each in enumerate(requests):
         insort(state.line, (each.order, number, each))
+        state.confined += bool(each.layout.required)
         for task in each.tasks:
             state.wanted.setdefault(id(task.shape), (task.shape, [0]))[1][0] += 1
             if task.like is not None:
@@ -127,6 +128,7 @@ def withdraw(state: State, group: Group) -> None:
     """The group waits for nothing (any more): it was granted, rejected, or changed."""
     for number, each in enumerate(group.requests):
         del state.line[bisect_left(state.line, (each.order, number))]
+        state.confined -= bool(each.layout.required)
         for task in each.tasks:
             count = state.wanted[id(task.shape)][1]
             count[0] -= 1

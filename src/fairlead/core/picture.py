@@ -120,7 +120,7 @@ def _pool(state: State, ahead: bool) -> Pool | None:
     inventory = state.inventory
     if len(inventory) == 1:
         return _one_node(state, ahead)
-    if not inventory or len(inventory.uses) > 1 or not state.wanted:
+    if not inventory or len(inventory.uses) > 1 or not state.wanted or state.confined:
         return None
     amounts = next(iter(state.wanted.values()))[0].requests
     if inventory.uses and amounts not in inventory.uses:
