@@ -1,4 +1,5 @@
-"""Why no rack, block or zone could ever hold all members of a request that must share one. Sound bounds only.
+"""Why no rack, block or zone could ever hold members that must share one, or too few are there for members
+that must not. Sound bounds only.
 
 Called by `core.explain` once the nodes as a whole have been found large enough. Must not look at what
 is free.
@@ -10,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairlead.core import topology
-from fairlead.core.columns import Codes, Mask
+from fairlead.core.columns import Codes, Mask, matches
 from fairlead.core.inventory import Ints, how_many
 from fairlead.core.snapshot import Request, Snapshot, Task
 from fairlead.core.tenancy import PLACES
@@ -39,6 +40,27 @@ def too_wide(
     if not possible.any():
         return f"needs all its members in one {level}, none has room for each kind of them"
     return _too_much(snapshot, request, masks, codes, possible)
+
+
+def too_apart(snapshot: Snapshot, task: Task, mask: Mask, describe: Callable[[Task], str]) -> str:
+    """Why there are too few domains for members that allow each other none of their own; "" if not.
+
+    `mask` are the nodes that they may use. On nodes outside all domains nothing keeps them apart.
+    """
+    like = task.like
+    if like is None:
+        return ""
+    for term in like.shape.rules.anti_affinity:
+        here = term.namespace_selector is None and like.namespace in (term.namespaces or (like.namespace,))
+        if not ((here or term.namespace_selector == ()) and matches(term.selector, like.labels)):
+            continue
+        codes, _ = snapshot.classes.columns.column(term.topology)
+        room = np.minimum(how_many(snapshot.capacity, snapshot.vectors[task.shape.requests]), len(task.uids))
+        room = room * mask
+        apart = len(np.unique(codes[(codes >= 0) & (room > 0)]))
+        if apart + int(room[codes < 0].sum()) < len(task.uids):
+            return f"needs {describe(task)}, each in another {term.topology}, and {apart} have room for one"
+    return ""
 
 
 def _too_much(

@@ -9,7 +9,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from fairlead.core.confine import too_wide
+from fairlead.core.confine import too_apart, too_wide
 from fairlead.core.crowd import Company
 from fairlead.core.inventory import Ints, Vector, how_many
 from fairlead.core.labels import Mask, constraints
@@ -48,6 +48,8 @@ def unsatisfiable(snapshot: Snapshot, request: Request, present: bool = False) -
             held = int(how_many(whole, vector)[mask].sum()) >= len(task.uids)
         if not held:
             return _too_large(snapshot, task, mask, vector)
+        if text := too_apart(snapshot, task, mask, describe):
+            return text
     text = _too_much(snapshot, request, present) if len(request.tasks) > 1 else ""
     if text or not request.layout.required:
         return text

@@ -19,7 +19,7 @@ def guard(state: State, plan: Plan, own: bool) -> "Guard | None":
     )
     if not (state.likes or near):
         return None
-    changed = refresh(state) if state.index is not None else False
+    changed = refresh(state) if state.index is not None else bool(state.likes)
     changed |= not own or state.nodes_at > plan.version or state.around_at != state.surroundings.version
     # Two claims of one plan may have been given the same volume: that is seen only one after the other.
     changed |= any(like.shape.rules.volumes for like, _ in state.likes.values())

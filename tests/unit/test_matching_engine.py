@@ -1,0 +1,139 @@
+"""Pods that mind other pods, through the whole engine: what people are told, and what was wrong once."""
+
+from msgspec import structs
+from test_engine import engine, node, one, pod
+
+from fairlead.core.cycle import plan_now
+from fairlead.core.engine import Engine
+from fairlead.model import command as cmd
+from fairlead.model import event as ev
+from fairlead.model.group import Outcome, Phase, Why
+from fairlead.model.pod import Pod
+from fairlead.model.rules import PodTerm, Rules, Spread
+from fairlead.model.selector import Expression, Operator
+from fairlead.model.settings import Settings
+
+HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
+X = (Expression("app", Operator.IN, ("x",)),)
+APART = Rules(anti_affinity=(PodTerm(HOST, X),))
+TOGETHER = Rules(affinity=(PodTerm(ZONE, X),))
+
+
+def host(name: str, zone: str, cpu: int = 4) -> ev.NodeSeen:
+    return ev.NodeSeen(node(name, cpu=cpu, labels={HOST: name, ZONE: zone}))
+
+
+def minding(name: str, rules: Rules, cpu: int = 1, group: str = "", size: int = 0, **fields: object) -> Pod:
+    made = pod(name, cpu=cpu, group=group, size=size)
+    shape = structs.replace(made.shape, rules=rules)
+    return structs.replace(made, shape=shape, labels={**made.labels, "app": "x"}, **fields)
+
+
+def gang(name: str, rules: Rules, size: int, cpu: int = 1) -> list[ev.PodSeen]:
+    return [ev.PodSeen(minding(f"{name}-{i}", rules, cpu, name, size)) for i in range(size)]
+
+
+def answer(made: Engine, commands: list[cmd.Command]) -> dict[str, str]:
+    """Pod -> node of what is granted when the plan comes back."""
+    plan = plan_now(one(commands, cmd.Propose).snapshot)  # type: ignore[union-attr]
+    after = made.learn((ev.PlanProposed(plan),))
+    grants = [g for each in after if isinstance(each, cmd.RecordAllocations) for g in each.grants]
+    return {place.pod: place.node for grant in grants for place in grant.placements}
+
+
+def the_group(made: Engine, name: str):
+    return next(group for group in made.state.groups.values() if group.name == name)
+
+
+def test_I5_members_that_keep_apart_are_each_on_a_node_of_their_own():
+    made, commands = engine(host("a", "1"), host("b", "1"), host("c", "2"), *gang("g", APART, 3))
+    assert sorted(answer(made, commands).values()) == ["a", "b", "c"]
+
+
+def test_I5_a_plain_pod_keeps_off_where_one_that_is_there_forbids_it():
+    guard = minding("other", APART, node="a", scheduler="default-scheduler")
+    made, commands = engine(host("a", "1"), host("b", "1"), ev.PodSeen(guard), *gang("g", Rules(), 1))
+    assert answer(made, commands) == {"g-0": "b"}
+
+
+def test_L11_a_pod_that_came_while_the_plan_was_made_is_minded():
+    made, commands = engine(host("a", "1"), host("b", "1"), *gang("g", Rules(), 1))
+    guard = minding("other", APART, node="a", scheduler="default-scheduler")
+    plan = plan_now(one(commands, cmd.Propose).snapshot)  # type: ignore[union-attr]
+    after = made.learn((ev.PodSeen(guard), ev.PlanProposed(plan)))
+    assert "may not be on a" in made.last_stale
+    assert answer(made, after) == {"g-0": "b"}
+
+
+def test_members_that_want_to_be_together_are_tried_in_each_zone():
+    """The first zone has room for one and not for all: greedy placing alone would end there."""
+    made, commands = engine(host("a", "1", cpu=1), host("b", "2"), host("c", "2"), *gang("g", TOGETHER, 5))
+    assert set(answer(made, commands).values()) == {"b", "c"}
+
+
+def test_I8_hard_spread_is_kept_within_one_group():
+    even = Rules(spread=(Spread(ZONE, X),))
+    made, commands = engine(host("a", "1", cpu=9), host("b", "2", cpu=9), *gang("g", even, 6))
+    found = list(answer(made, commands).values())
+    assert (found.count("a"), found.count("b")) == (3, 3)
+
+
+def test_more_members_apart_than_nodes_are_told_so_and_looked_at_again_when_nodes_join():
+    made, commands = engine(host("a", "1"), host("b", "1"), *gang("g", APART, 3))
+    answer(made, commands)
+    group = the_group(made, "g")
+    assert (group.phase, group.outcome) == (Phase.ENDED, Outcome.REJECTED)
+    assert f"each in another {HOST}, and 2 have room for one" in group.reason.text
+    again = made.learn([ev.Tick(2_000), host("c", "1")])
+    assert len(answer(made, again)) == 3
+
+
+def test_who_waits_for_others_to_go_is_told_in_the_words_of_kube_scheduler():
+    guard = minding("other", APART, node="a", scheduler="default-scheduler")
+    made, commands = engine(host("a", "1"), ev.PodSeen(guard), *gang("g", Rules(), 1))
+    assert answer(made, commands) == {}
+    group = the_group(made, "g")
+    assert group.reason.why is Why.RESOURCES
+    assert "1 node(s) didn't satisfy existing pods anti-affinity rules" in group.reason.text
+    gone = made.learn([ev.Tick(2_000), ev.PodGone("other", 9)])
+    assert answer(made, gone) == {"g-0": "a"}
+
+
+def test_who_waits_for_others_to_come_starts_when_they_do():
+    near = Rules(affinity=(PodTerm(ZONE, (Expression("app", Operator.IN, ("db",)),)),))
+    made, commands = engine(host("a", "1"), host("b", "2"), *gang("g", near, 1))
+    assert answer(made, commands) == {}
+    assert "didn't match pod affinity rules" in the_group(made, "g").reason.text
+    base = structs.replace(pod("db", node="b", scheduler="default-scheduler"), labels={"app": "db"})
+    came = made.learn([ev.Tick(2_000), ev.PodSeen(base)])
+    assert answer(made, came) == {"g-0": "b"}
+
+
+def test_a_namespace_of_its_own_is_no_concern_of_others():
+    guard = minding("other", APART, node="a", scheduler="default-scheduler", namespace="elsewhere")
+    made, commands = engine(host("a", "1"), ev.PodSeen(guard), *gang("g", Rules(), 1))
+    assert answer(made, commands) == {"g-0": "a"}
+
+
+def test_labels_that_nobody_speaks_of_do_not_tell_members_apart():
+    members = [
+        structs.replace(
+            minding(f"g-{i}", APART, 1, "g", 3),
+            labels={**minding("x", APART, 1, "g", 3).labels, "index": str(i)},
+        )
+        for i in range(3)
+    ]
+    made, _ = engine(host("a", "1"), *map(ev.PodSeen, members))
+    (request,) = the_group(made, "g").requests
+    assert [len(task.uids) for task in request.tasks] == [3]
+
+
+def test_unlike_members_on_one_node_are_counted_together():
+    """Only the largest task was compared with what is free, so that three cores were granted on two."""
+    made, commands = engine(
+        ev.NodeSeen(node("a", cpu=3)), ev.PodSeen(pod("first", node="a")), settings=Settings(pace=0)
+    )
+    small, large = pod("s", cpu=1, group="g", size=2), pod("l", cpu=2, group="g", size=2)
+    commands = made.learn([ev.PodSeen(small), ev.PodSeen(large)])
+    assert answer(made, commands) == {}
+    assert not made.last_stale
