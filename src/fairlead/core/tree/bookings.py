@@ -5,6 +5,7 @@ below it is held). Times are whole seconds, spans are half-open [start, end). Mu
 """
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 from msgspec import Struct
 
@@ -13,11 +14,17 @@ from fairlead.core.tree.room import Room
 Span = tuple[int, int]
 
 
-class Held(Struct):
+class Held(Struct, frozen=True):
     """One vertex of a job: how much of it, and whether nobody else may use it."""
 
     needs: int
     exclusive: bool
+
+
+@lru_cache(maxsize=1 << 12)
+def holding(needs: int, exclusive: bool) -> Held:
+    """The same Held for all vertices of which as much is held: jobs hold many alike."""
+    return Held(needs, exclusive)
 
 
 class Job(Struct):
@@ -40,7 +47,7 @@ class Bookings:
         self._types, self._sizes = types, sizes
         self.jobs: dict[int, Job] = {}
         self.exclusive: dict[int, dict[int, Span]] = {}
-        """Vertex -> job -> span, for what is held exclusively."""
+        """Vertex -> job -> span, for what is held exclusively. Where one job is alone, it has one dict for all."""
         self.any: dict[int, dict[int, Span]] = {}
         """The same for all that is held, shared or not."""
         self.room = Room()
@@ -49,11 +56,11 @@ class Bookings:
         """Book a new job."""
         self.jobs[job.id] = job
         self._count(job, 1)
-        span = (job.start, job.end)
+        alone = {job.id: (job.start, job.end)}
         for v, held in job.held.items():
-            self.any.setdefault(v, {})[job.id] = span
+            _put(self.any, v, alone)
             if held.exclusive:
-                self.exclusive.setdefault(v, {})[job.id] = span
+                _put(self.exclusive, v, alone)
 
     def remove(self, id_: int) -> Job:
         """Give back all that the job holds."""
@@ -124,10 +131,22 @@ class Bookings:
     def _forget(self, v: int, id_: int) -> None:
         for spans in (self.any, self.exclusive):
             there = spans.get(v)
-            if there is not None:
-                there.pop(id_, None)
-                if not there:
+            if there is not None and id_ in there:
+                if len(there) == 1:
                     del spans[v]
+                else:
+                    del there[id_]
+
+
+def _put(spans: dict[int, dict[int, Span]], v: int, alone: dict[int, Span]) -> None:
+    """One more job on a vertex. A dict of one entry may be shared by vertices, so it is never changed."""
+    there = spans.get(v)
+    if there is None:
+        spans[v] = alone
+    elif len(there) == 1:
+        spans[v] = there | alone
+    else:
+        there.update(alone)
 
 
 def _overlap(spans: dict[int, Span], start: int, end: int) -> bool:

@@ -11,7 +11,7 @@ from enum import Enum
 import numpy as np
 from msgspec import Struct
 
-from fairlead.core.tree.bookings import Bookings, Held, Job
+from fairlead.core.tree.bookings import Bookings, Held, Job, holding
 from fairlead.core.tree.columns import Pool, Tree, TreeError
 from fairlead.core.tree.constraint import admits
 from fairlead.core.tree.counts import alternatives, nodes_asked
@@ -245,7 +245,7 @@ class Graph:
         chosen = set(vertices)
         all_ = chosen | {above for v in chosen for above in self.tree.ancestors(v)}
         order = sorted(all_, key=lambda v: (int(self.tree.end[v]), -v))
-        return {v: Held(self.tree.sizes[v], v in chosen) for v in order}
+        return {v: holding(self.tree.sizes[v], v in chosen) for v in order}
 
     def _job(self, id_: int) -> Job:
         job = self.bookings.jobs.get(id_)

@@ -9,13 +9,14 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 
 from fairlead.core.tree import slots
-from fairlead.core.tree.bookings import Bookings, Held
+from fairlead.core.tree.bookings import Bookings, Held, holding
 from fairlead.core.tree.columns import Tree
 from fairlead.core.tree.counts import taken
 from fairlead.core.tree.load import VertexLoad
 from fairlead.core.tree.matchpolicy import NODE, MatchPolicy
 from fairlead.core.tree.order import Order
-from fairlead.core.tree.ranking import Findings, Group, Pick, by_runs
+from fairlead.core.tree.near import Near
+from fairlead.core.tree.ranking import Findings, Group, Pick
 from fairlead.model.jobspec import SLOT, Resource
 
 NODES = (NODE, "storage_node")
@@ -54,6 +55,7 @@ class Walk:
         self._above = 0
         self._up = tree.is_up
         self._load: VertexLoad | None = None
+        self.near = Near(tree, order.leaf_types) if policy.locality else None
         self.visits = 0
 
     def select(self, resources: Sequence[Resource]) -> dict[int, Held] | None:
@@ -67,7 +69,7 @@ class Walk:
             return None
         size = self.tree.sizes[0]
         root.add(self.tree.type[0], Group(root.score, size, (Pick(0, size, exclusive),), True))
-        if not self._finish(root, resources):
+        if not self._take(0, root, resources):
             return None
         self._enforce(0, root)
         return self.held(resources)
@@ -113,7 +115,7 @@ class Walk:
         else:
             self.explore(v, resources, pristine, exclusive, found, 1)
         self._above -= factor
-        if named is not None and not self._take(found, named.children):
+        if named is not None and not self._take(v, found, named.children):
             return False
         found.score = 1 + self._above + int(self.tree.id[v]) + 1
         if self._load is not None:
@@ -123,6 +125,7 @@ class Walk:
         else:
             to.merge(found)
         to.score = found.score
+        to.last_span = found.span if self.near is None else found.span + self.near.weight(v)
         return True
 
     def explore(
@@ -148,7 +151,7 @@ class Walk:
             return False
         type_, size = self.tree.type[child], self.tree.sizes[child]
         alone = exclusive or any(each.exclusive and each.type == type_ for each in wants)
-        found.add(type_, Group(found.score, size, (Pick(child, size, alone),)))
+        found.add(type_, Group(found.score, size, (Pick(child, size, alone),), span=found.last_span))
         return True
 
     def _match(
@@ -214,21 +217,17 @@ class Walk:
 
     # -- choosing ------------------------------------------------------------------------------------
 
-    def _take(self, found: Findings, wants: Sequence[Resource]) -> bool:
-        """Choose the best of each; whether there is enough."""
+    def _take(self, v: int, found: Findings, wants: Sequence[Resource]) -> bool:
+        """Choose the best of each below the vertex; whether there is enough."""
         for each in wants:
             count = taken(each.count, found.there.get(each.type, 0))
             if count == 0:
                 return False
-            found.choose(each.type, count, self.policy.high)
+            if self.near is None:
+                found.choose(each.type, count, self.policy.high)
+            else:
+                found.take(each.type, *self.near.choose(v, found.groups[each.type], count))
         return True
-
-    def _finish(self, root: Findings, resources: Sequence[Resource]) -> bool:
-        if self.policy.locality:
-            for each in resources:
-                if each.type in root.groups:
-                    root.groups[each.type] = by_runs(root.groups[each.type])
-        return self._take(root, resources)
 
     def _enforce(self, v: int, found: Findings) -> None:
         """Mark what is chosen, and the vertices between it and the one that chooses."""
@@ -254,22 +253,33 @@ class Walk:
         if self.policy.node_exclusive:
             whole.add(NODE)
         held: dict[int, Held] = {}
+        parents, marked = self.tree.parents, dict[int, list[int]]()
+        for v in sorted(self.marks):
+            marked.setdefault(parents[v], []).append(v)
 
-        def emit(v: int, needs: int, exclusive: bool, all_: bool) -> bool:
-            all_ = all_ or self.tree.type[v] in whole
+        def emit(v: int, needs: int, exclusive: bool) -> bool:
+            all_ = self.tree.type[v] in whole
             below = False
-            for child in self.tree.children[v]:
-                mark = self.marks.get(child)
-                if all_:
-                    below = emit(child, self.tree.sizes[child], True, True) or below
-                elif mark is not None:
-                    below = emit(child, mark.needs, mark.exclusive, False) or below
+            if all_:
+                self._whole(v, held)
+            else:
+                for child in marked.get(v, ()):
+                    mark = self.marks[child]
+                    below = emit(child, mark.needs, mark.exclusive) or below
             if below or exclusive or all_:
-                held[v] = Held(needs, exclusive or all_)
+                held[v] = holding(needs, exclusive or all_)
                 return True
             return False
 
-        return held if emit(0, needs, exclusive, False) else None
+        return held if emit(0, needs, exclusive) else None
+
+    def _whole(self, v: int, held: dict[int, Held]) -> None:
+        """Everything below a vertex, children before their parent."""
+        children, sizes = self.tree.children, self.tree.sizes
+        for child in children[v]:
+            if children[child]:
+                self._whole(child, held)
+            held[child] = holding(sizes[child], True)
 
 
 def _exclusive_types(resources: Sequence[Resource]) -> set[str]:
