@@ -11,6 +11,7 @@ from msgspec import structs
 
 from fairlead.control import RECONCILERS
 from fairlead.core.engine import Engine
+from fairlead.core.grouping import EXCLUSIVE, REQUIRED_TOPOLOGY
 from fairlead.core.match import Matcher
 from fairlead.core.picture import take
 from fairlead.core.snapshot import Draft
@@ -24,6 +25,7 @@ from fairlead.model.pod import Amounts, OwnerRef, Pod, PodPhase, Shape
 from fairlead.model.settings import Settings
 from fairlead.sim.world import Faults, World
 
+RACK = "topology.kubernetes.io/rack"
 PAUSES = (0, 1, 2, 3, 7, 40, 300, 1_100, 4_000, 11_000)
 
 
@@ -117,7 +119,7 @@ class Chaos(World):
                 row = inventory.rows[command.node]
                 assert not inventory.gone_at[row], f"bind to {command.node}, which is gone"
                 pod = self.engine.state.pods[command.pod]
-                for resource, _ in inventory.vector(pod.shape.requests).pairs:
+                for resource, _ in inventory.vector(self.engine.state.asked(pod)).pairs:
                     assert inventory.free[resource, row] >= 0, f"{command.name} does not fit {command.node}"
                 grant = self.grants.get(command.grant)
                 assert grant is not None, "bound before it was durable"
@@ -169,7 +171,7 @@ class Chaos(World):
         name = f"n{op.a % 6}"
         if name not in self.nodes:
             allocatable = tuple(sorted((*make_amounts(1 + op.b % 6, op.c % 3)[:-1], ("pods", 5 + op.c % 3))))
-            self.node(Node(self.name("nu"), name, 0, allocatable))
+            self.node(Node(self.name("nu"), name, 0, allocatable, {RACK: f"r{op.a % 2}"}))
 
     def _some_node(self, number: int) -> str | None:
         names = list(self.nodes)
@@ -201,6 +203,7 @@ class Chaos(World):
             owner = Owner(self.name("o"), "Job", "default", name, 0, size)
             self.owner(owner)
         labels = {"fairlead.dev/group": name, "fairlead.dev/group-size": str(size)}
+        notes = {5: {EXCLUSIVE: "true"}, 8: {REQUIRED_TOPOLOGY: "rack"}}.get(op.c, {})
         for i in range(size - (1 if first == 0 and size > 1 else 0)):
             uid = self.name("p")
             asked = make_amounts(1 + (op.b + (i if op.c % 5 == 0 else 0)) % 3, 1 if op.c % 4 == 0 else 0)
@@ -208,6 +211,7 @@ class Chaos(World):
                 Pod(
                     uid, "default", uid, 0, Shape(asked), scheduler="fairlead", priority=op.c % 3,
                     labels={} if owner else labels, owner=OwnerRef("Job", name, owner.uid) if owner else None,
+                    annotations=notes,
                 ),
                 (0, 50, 3_000, 20_000)[op.b % 4],
             )  # fmt: skip
@@ -238,7 +242,8 @@ class Chaos(World):
         name = self._some_node(op.a)
         if name is not None:
             uid = self.name("f")
-            pod = Pod(uid, "default", uid, 0, Shape(make_amounts(1 + op.b % 2)), node=name)
+            owner = OwnerRef("DaemonSet", "d", "d") if op.c == 3 else None
+            pod = Pod(uid, "default", uid, 0, Shape(make_amounts(1 + op.b % 2)), node=name, owner=owner)
             self.pod(structs.replace(pod, phase=PodPhase.RUNNING))
             if op.c % 3:
                 self.at(op.c * 500, lambda: self.change(uid, phase=PodPhase.SUCCEEDED))
@@ -321,7 +326,7 @@ def resting(world: Chaos) -> list[str]:
         wrong.append(f"grants never settled in the store: {list(world.grants)}")
     if state.planning != IDLE or (state.dirty and state.waiting):
         wrong.append("a plan is due or under way")
-    return wrong + _truth(world, state) + _groups(world, state) + _stuck(world.engine)
+    return wrong + _truth(world, state) + _groups(world, state) + _layouts(state) + _stuck(world.engine)
 
 
 def _truth(world: Chaos, state: State) -> list[str]:
@@ -371,8 +376,28 @@ def _groups(world: Chaos, state: State) -> list[str]:
         bound = sum(bool(pod.node) for pod in members)
         if bound not in (0, len(members)) and group.phase is not Phase.RUNNING:
             wrong.append(f"{group.id} is half bound: {bound} of {len(members)}")
-        if group.phase is Phase.HELD and group.reason.why not in (Why.WAITING_FOR_GROUP, Why.BACKOFF):
+        astray = group.id in state.astray  # no node has a rack: there is no node
+        usual = (Why.WAITING_FOR_GROUP, Why.BACKOFF, *([Why.INVALID] if astray else []))
+        if group.phase is Phase.HELD and group.reason.why not in usual:
             wrong.append(f"{group.id} is held: {group.reason}")
+    return wrong
+
+
+def _layouts(state: State) -> list[str]:
+    """Who wants nodes for himself shares them with nobody of ours; who shares a rack is in one."""
+    wrong: list[str] = []
+    tenants: dict[str, list[tuple[str, bool]]] = {}
+    for group in state.groups.values():
+        live = [pod for uid in group.pods if (pod := state.pods[uid]).node and not pod.ended]
+        notes = live[0].annotations if live else {}
+        racks = {int(pod.node[1:]) % 2 for pod in live}
+        if REQUIRED_TOPOLOGY in notes and len(racks) > 1:
+            wrong.append(f"{group.id} is in two racks: {[pod.node for pod in live]}")
+        for pod in live:
+            tenants.setdefault(pod.node, []).append((pod.uid, EXCLUSIVE in notes))
+    for name, pods in tenants.items():
+        if len(pods) > 1 and any(alone for _, alone in pods):
+            wrong.append(f"{name} is shared: {pods}")
     return wrong
 
 
