@@ -9,6 +9,7 @@ import pytest
 from fairlead.kube import translate
 from fairlead.model.event import NodeSeen, OwnerSeen, PodSeen
 from fairlead.model.pod import OwnerRef, Pod, PodPhase, Shape, Toleration
+from fairlead.model.rules import EVERY_ADDRESS
 from fairlead.model.selector import Expression, Operator
 from fairlead.wire.pod import millis
 
@@ -210,7 +211,8 @@ def test_host_ports() -> None:
             {"name": "i", "ports": [{"hostPort": 99, "protocol": "TCP"}]},
         ],
     }
-    assert requests(spec) == {"pods": 1, "port:TCP/80": 1, "port:UDP/53": 1}
+    own = {"port:TCP/80": 1, "port:TCP/80@10.0.0.1": 1}
+    assert requests(spec) == {"pods": 1, **own, "port:UDP/53": EVERY_ADDRESS}
 
 
 # -- where it may go ---------------------------------------------------------------------------------

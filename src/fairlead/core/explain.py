@@ -124,8 +124,12 @@ def describe(task: Task) -> str:
 def amounts_text(amounts: Amounts) -> str:
     said = [(n, a) for n, a in amounts if n != PLACES]
     shown = [(n, a) for n, a in said if n != "pods"] or said
-    text = " ".join(f"{name}={quantity.show(name, amount)}" for name, amount in shown)
+    text = " ".join(_amount_text(name, amount) for name, amount in shown)
     return f"{text} on a node of its own" if (PLACES, WHOLE) in amounts else text
+
+
+def _amount_text(name: str, amount: int) -> str:
+    return name if name.startswith("port:") else f"{name}={quantity.show(name, amount)}"
 
 
 def _mask(snapshot: Snapshot, shape: Shape, present: bool) -> Mask:

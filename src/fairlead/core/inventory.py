@@ -17,6 +17,7 @@ from fairlead.core.outline import Need
 from fairlead.core.tenancy import PLACES, WHOLE
 from fairlead.model.node import Node
 from fairlead.model.pod import Amounts
+from fairlead.model.rules import EVERY_ADDRESS
 
 Ints = NDArray[np.int64]
 
@@ -226,8 +227,10 @@ class Inventory:
 
 
 def _everywhere(name: str) -> int:
-    """How much every node has without saying so: each port once, and its places."""
-    return WHOLE if name == PLACES else int(name.startswith("port:"))
+    """How much every node has without saying so: its ports, each once on each address, and its places."""
+    if name == PLACES:
+        return WHOLE
+    return 0 if not name.startswith("port:") else 1 if "@" in name else EVERY_ADDRESS
 
 
 def _metadata(node: Node) -> tuple[object, ...]:

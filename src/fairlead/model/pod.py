@@ -35,10 +35,11 @@ class Toleration(Struct, frozen=True, gc=False, order=True, omit_defaults=True):
 class Shape(Struct, frozen=True, gc=False, omit_defaults=True):
     """What matching must know of a pod. Equal shapes are interchangeable for placing.
 
-    `requests` holds what the pod takes from a node, `pods: 1` and host ports (`port:TCP/8080: 1`)
-    included. `selector` is a conjunction; `affinity` a disjunction of conjunctions, () when there is none;
-    `rules` is what it asks of other pods, of ports and of volumes. `unsupported` names fields that Fairlead
-    cannot honour yet: such a pod waits, it is never placed wrongly.
+    `requests` holds what the pod takes from a node, `pods: 1` and host ports included (`port:TCP/8080`, and
+    for one address `port:TCP/8080@10.0.0.1`; see `model.rules.EVERY_ADDRESS`). `selector` is a conjunction;
+    `affinity` a disjunction of conjunctions, () when there is none; `rules` is what it asks of other pods, of
+    ports and of volumes. `unsupported` names fields that Fairlead cannot honour yet: such a pod waits, it is
+    never placed wrongly.
     """
 
     requests: Amounts

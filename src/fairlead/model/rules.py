@@ -31,6 +31,9 @@ class Spread(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 ALL_ADDRESSES = "0.0.0.0"
+EVERY_ADDRESS = 1 << 20
+"""How much of a host port a node has, as an amount: a port on all addresses takes all of it, one on a single
+address takes 1, and 1 of the port on that address, of which there is 1. So each address is used once."""
 
 
 class HostPort(Struct, frozen=True, gc=False, order=True, omit_defaults=True):

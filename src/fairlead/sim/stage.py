@@ -17,6 +17,7 @@ from fairlead.model.event import BindError
 from fairlead.model.node import Node, Taint
 from fairlead.model.owner import Owner
 from fairlead.model.pod import Amounts, OwnerRef, Pod, PodPhase, Shape, Toleration
+from fairlead.model.rules import EVERY_ADDRESS
 from fairlead.model.selector import Expression, Operator
 from fairlead.model.settings import Settings
 from fairlead.sim.world import Faults, World
@@ -50,7 +51,8 @@ class Entry(NamedTuple):
 
 def amounts(words: dict[str, str], **fixed: int) -> Amounts:
     """The words that are resources, in the units of the model, sorted by name."""
-    found = {k: quantity.amount(k, v) for k, v in words.items() if k in _RESOURCES or k.startswith("port:")}
+    found = {k: quantity.amount(k, v) for k, v in words.items() if k in _RESOURCES}
+    found |= {k: EVERY_ADDRESS for k in words if k.startswith("port:")}
     return tuple(sorted((name, n) for name, n in {**fixed, **found}.items() if n))
 
 

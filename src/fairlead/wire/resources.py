@@ -10,6 +10,7 @@ from types import MappingProxyType
 
 from fairlead.model.pod import Amounts
 from fairlead.model.quantity import ceiling, exact
+from fairlead.model.rules import ALL_ADDRESSES, EVERY_ADDRESS
 from fairlead.wire.structs import Container, ContainerPort, Quantities, Resources
 
 Sums = dict[str, Fraction]
@@ -102,7 +103,7 @@ def apply_pod_level(
 
 
 def host_ports(containers: Iterable[Container], inits: Iterable[Container]) -> Iterable[ContainerPort]:
-    """Ports of all that stays; the hostIP is ignored on purpose: rather one node too few than a clash."""
+    """Ports of all that stays."""
     for container in containers:
         yield from container.ports
     for container in inits:
@@ -116,5 +117,10 @@ def amounts(sums: Sums, ports: Iterable[ContainerPort] = ()) -> Amounts:
     result["pods"] = 1
     for port in ports:
         if port.host_port:
-            result[f"port:{port.protocol}/{port.host_port}"] = 1
+            name = f"port:{port.protocol or 'TCP'}/{port.host_port}"
+            if port.host_ip in ("", ALL_ADDRESSES):
+                result[name] = EVERY_ADDRESS
+            elif result.get(name) != EVERY_ADDRESS and f"{name}@{port.host_ip}" not in result:
+                result[name] = result.get(name, 0) + 1
+                result[f"{name}@{port.host_ip}"] = 1
     return tuple(sorted((name, value) for name, value in result.items() if value))

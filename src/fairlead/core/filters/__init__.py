@@ -9,7 +9,7 @@ How the engine uses it:
   are masks. They are cached per expression in the inventory's NodeClasses, which the Cluster shares, so they
   last as long as no node's metadata changes. A view in `core.match` may `&` these Rejections' masks into its
   own.
-- *Counting* constraints stay with `core.inventory`: requests, the number of pods, and ports of one address.
+- *Counting* constraints stay with `core.inventory`: requests, the number of pods, and ports.
   What NodeResourcesFit rejects is what `free` rejects; `resources.py` only words it as kube-scheduler does.
 - *Domain* constraints (affinity, spread) are counters per label value: `PodIndex.matching` finds the pods of
   a selector through its postings, one `bincount` makes pods per node, another nodes per domain. Who places a
