@@ -162,7 +162,9 @@ async def serve(options: Options, settings: Settings, data: Path) -> None:
         address.write(data, server.url)
         if door is not None:
             await door.start()
-            _log.info("gRPC", address=door.address)
+            _log.info("gRPC server started", address=door.address)
+            if door.warning:
+                _log.warning(door.warning, address=door.address)
         queues = {queue.name: queue.policy for queue in settings.queues}
         started = {"scheduler": settings.scheduler, "api": server.url, "data": str(data), "queues": queues}
         _log.info("scheduler started", **started)

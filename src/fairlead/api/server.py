@@ -226,7 +226,7 @@ class Server:
 
     async def start(self) -> None:
         """Listening when it returns. Raises ServerError, for example when the port is occupied."""
-        listener = _listen(self._host, self._port)
+        listener = listening(self._host, self._port, "choose another --port (0 takes a free one)")
         config = uvicorn.Config(
             create_app(self._source, self._host),
             http="h11",
@@ -255,16 +255,15 @@ class Server:
         self.url = ""
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def listening(host: str, port: int, advice: str) -> socket.socket:
+    """A socket at this address. Raises ServerError with the reason and the advice."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family, backlog=128)
     except (OSError, OverflowError) as error:
         number = getattr(error, "errno", None)
         reason = os.strerror(number) if number and number > 0 else str(error)
-        raise ServerError(
-            f"cannot listen on {host} port {port}: {reason}; choose another --port (0 takes a free one)"
-        ) from error
+        raise ServerError(f"cannot listen on {host} port {port}: {reason}; {advice}") from error
 
 
 def _url(listener: socket.socket) -> str:

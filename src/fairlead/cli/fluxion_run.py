@@ -87,6 +87,8 @@ async def _serve(door: Door) -> None:
     await door.start()
     try:
         typer.echo(f"listening on {door.address}")
+        if door.warning:
+            typer.echo(f"warning: {door.warning}", err=True)
         await ended.wait()
     finally:
         await door.stop()

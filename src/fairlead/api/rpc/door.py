@@ -11,7 +11,7 @@ import grpc
 import grpc.aio
 
 from fairlead.api.rpc.call import Service
-from fairlead.api.server import ServerError, is_loopback
+from fairlead.api.server import ServerError, is_loopback, listening
 
 MOST_BYTES = 1 << 29
 """The largest request: a graph of tens of thousands of nodes."""
@@ -51,9 +51,13 @@ class Door:
         self._server: grpc.aio.Server | None = None
         self.address = ""
         """Where it listens; "" before the start."""
+        self.warning = "" if is_loopback(at.host) else "whoever reaches this address is served: no login"
+        """What to tell when it starts; "" on loopback."""
 
     async def start(self) -> None:
         """Listening when it returns. Raises ServerError, for example when the port is occupied."""
+        # gRPC alone would not say why it cannot listen, and would write lines of its own.
+        listening(*self._at, "choose another address (port 0 takes a free one)").close()
         server = grpc.aio.server(options=_OPTIONS)
         for name, methods in self._services.items():
             handlers: dict[str, Any] = {
@@ -62,11 +66,8 @@ class Door:
             server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(name, handlers),))
         try:
             port = server.add_insecure_port(str(self._at))
-        except RuntimeError:
-            raise ServerError(
-                f"cannot listen on {self._at}: the port is in use, or the address is not this machine's;"
-                " choose another (port 0 takes a free one)"
-            ) from None
+        except RuntimeError as error:
+            raise ServerError(f"cannot listen on {self._at}: {error}") from None
         await server.start()
         self._server = server
         self.address = str(self._at._replace(port=port))
