@@ -8,6 +8,7 @@ request can be on its way.
 
 from collections.abc import Iterator, Sequence
 
+from fairlead.control import claims
 from fairlead.core.labels import constraints
 from fairlead.core.state import Group, Intent, State
 from fairlead.model.command import Bind, Command
@@ -26,12 +27,18 @@ def inspect(state: State, _: Sequence[Group]) -> list[Command]:
 
 def release(state: State, _: Sequence[Group]) -> list[Command]:
     """Bind commands for what is due. Intent before effect: only durable intents are here at all."""
-    commands: list[Command] = []
+    claims.wake_held(state)
+    due: list[tuple[Intent, Pod]] = []
     for intent, pod in _due(state):
         error = _spoiled(state, intent, pod)  # the ladder may just have let go what it held back
-        if error is not None:
+        if error is None:
+            due.append((intent, pod))
+        else:
             _withdraw(state, intent, error)
             state.wake(state.now, intent.group)
+    commands = claims.hold(state, due)
+    for intent, pod in due:
+        if intent.pod not in state.to_bind:
             continue
         del state.to_bind[intent.pod]
         intent.in_flight = True

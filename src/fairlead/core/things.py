@@ -4,7 +4,9 @@ Called by `core.reduce`, whose part this is for these events. Must not decide an
 looked at again, by a plan or by `control.claims`.
 """
 
+from fairlead.core.assume import done, failed
 from fairlead.core.state import State
+from fairlead.core.surroundings import Held, Name
 from fairlead.core.tombstones import bury
 from fairlead.model import event as ev
 from fairlead.model.group import Why
@@ -70,5 +72,15 @@ def _stir(state: State, thing: Thing) -> None:
         case _:
             return
     for held in state.surroundings.held.values():
-        if any(claim in held.claims for claim in claims):
-            state.to_bind.update(held.pods)
+        for claim in claims:
+            if claim in held.claims and _matters(state, held, claim):
+                state.to_bind.update(held.pods)
+
+
+def _matters(state: State, held: Held, claim: Name) -> bool:
+    """Whether there is anything to do now for those who wait for this claim among others."""
+    if done(state, claim):
+        del held.claims[claim]
+        return not held.claims
+    choice = state.surroundings.choices.get(claim)
+    return choice is None or not choice.written or failed(state, choice) != ""

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fairlead.core.assume import assume
 from fairlead.core.estimates import expect
 from fairlead.core.groups import move, reword
 from fairlead.core.guard import guard
@@ -224,6 +225,8 @@ def _grant(state: State, group: Group, start: Start, plan: Plan, index: int) -> 
     )
     for place in start.placements:
         state.add_intent(Intent(place.pod, place.node, grant.id, group.id))
+        if state.pods[place.pod].shape.rules.volumes:
+            assume(state, state.pods[place.pod], place.node)  # what keeps it off is seen when it is bound
     if not start.growth:
         group.started_size = len(start.placements)
         group.granted_at = state.now

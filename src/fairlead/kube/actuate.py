@@ -1,6 +1,6 @@
 """Carries out commands: which writer gets which, and what they share.
 
-Made and used by `kube.port`. The writers are `kube.bind`, `kube.patches`, `kube.announce`,
+Made and used by `kube.port`. The writers are `kube.bind`, `kube.claims`, `kube.patches`, `kube.announce`,
 `kube.evict` and `kube.end`. Must not wait: `perform` only queues.
 """
 
@@ -11,19 +11,29 @@ from prometheus_client import CollectorRegistry
 
 from fairlead.kube.announce import Announcer, scheduled
 from fairlead.kube.bind import PLANNED, Binder
+from fairlead.kube.claims import ClaimBinder
 from fairlead.kube.client import ApiClient
 from fairlead.kube.end import Ender
 from fairlead.kube.evict import Evictor
 from fairlead.kube.outcomes import Metrics, Outcomes, Quiet, Stats, always
 from fairlead.kube.patches import Patches
-from fairlead.model.command import Announce, Bind, Command, End, Evict, PatchAnnotation, PatchCondition
+from fairlead.model.command import (
+    Announce,
+    Bind,
+    BindClaim,
+    Command,
+    End,
+    Evict,
+    PatchAnnotation,
+    PatchCondition,
+)
 from fairlead.runtime.port import Inbox
 
 
 class Actuator:
     """`stats` counts everything done, by name; the same goes to `registry` as metrics."""
 
-    handles: tuple[type, ...] = (Bind, Evict, End, PatchCondition, PatchAnnotation, Announce)
+    handles: tuple[type, ...] = (Bind, BindClaim, Evict, End, PatchCondition, PatchAnnotation, Announce)
 
     def __init__(
         self,
@@ -53,6 +63,9 @@ class Actuator:
         self._ender = Ender(
             client, self._announcer, metrics, self.stats, fence=fence, request_timeout=request_timeout
         )
+        self._claims = ClaimBinder(
+            client, self._outcomes, metrics, self.stats, fence=fence, request_timeout=request_timeout
+        )
         self._binder = Binder(
             client,
             self._outcomes,
@@ -76,6 +89,8 @@ class Actuator:
                 case Bind():
                     self._patches.cancel(command.pod)
                     self._binder.add(command)
+                case BindClaim():
+                    self._claims.add(command)
                 case PatchCondition():
                     self._patches.condition(command)
                 case PatchAnnotation():
@@ -95,6 +110,7 @@ class Actuator:
     async def close(self) -> None:
         """Binds first; then a moment for the rest."""
         await self._binder.close()
-        await asyncio.gather(self._evictor.close(), self._ender.close(), self._patches.close())
+        writers = (self._claims, self._evictor, self._ender, self._patches)
+        await asyncio.gather(*(writer.close() for writer in writers))
         await self._announcer.close()
         self._outcomes.flush()

@@ -68,6 +68,23 @@ class Bind(Struct, frozen=True, gc=False, tag="bind"):
     scheduler: str = "fairlead"
 
 
+class BindClaim(Struct, frozen=True, gc=False, tag="bind_claim"):
+    """Let a claim of a pod that is granted `node` be bound, over exactly the versions given.
+
+    The volume is marked as meant for the claim; without one the claim is marked with the node, and its
+    provisioner makes one there. Answered only where it can never succeed, by BindFailed for the pod: else the
+    watch shows what comes of it.
+    """
+
+    grant: str
+    pod: str
+    node: str
+    claim: ObjectRef
+    volume: ObjectRef | None = None
+    by_controller: bool = True
+    """Whether the volume is to be free again once the claim is gone: not if a user had reserved it."""
+
+
 class Evict(Struct, frozen=True, gc=False, tag="evict"):
     """Mark the pod DisruptionTarget, then delete it by uid; grace 0 only when no container started."""
 
@@ -131,6 +148,7 @@ Command = (
     | SaveGroups
     | SettleGrants
     | Bind
+    | BindClaim
     | Evict
     | End
     | PatchCondition

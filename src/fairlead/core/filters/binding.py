@@ -2,10 +2,11 @@
 wait.
 
 Called by `core.filters.run`. Bound volumes are masks. Claims that wait for their first consumer are matched
-once per kind of node: nodes that reach the same free volumes get the same answer.
+once per kind of node: nodes that reach the same free volumes get the same answer. `decide`, called by
+`core.assume`, says what is to become of them on one node.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -37,24 +38,32 @@ class _Claims(NamedTuple):
 
 def volume_binding(cluster: Cluster, pod: Pod) -> list[Rejection]:
     """What is wrong with a claim as such rejects all nodes; the other claims are looked at per node."""
-    found: list[Claim] = []
-    for volume in pod.shape.rules.volumes:
-        if volume.kind in (CLAIM, EPHEMERAL):
-            claim = _usable(cluster, pod, claim_name(pod, volume), volume.kind == EPHEMERAL)
-            if isinstance(claim, str):
-                return [Rejection(cluster.everywhere(), Code.UNRESOLVABLE, claim)]
-            found.append(claim)
-    sorted_out = _sort_out(cluster, found)
-    if isinstance(sorted_out, str):
-        return [Rejection(cluster.everywhere(), Code.ERROR, sorted_out)]
-    if sorted_out.immediate:
-        return [Rejection(cluster.everywhere(), Code.UNRESOLVABLE, UNBOUND)]
+    sorted_out = _all_of(cluster, pod)
+    if isinstance(sorted_out, Rejection):
+        return [sorted_out]
     bound, failed = _bound(cluster, sorted_out.bound)
     waiting = [
         Rejection(mask & ~failed, Code.UNRESOLVABLE, reason)
         for mask, reason in _waiting(cluster, sorted_out.waiting)
     ]
     return [*bound, *waiting]
+
+
+def _all_of(cluster: Cluster, pod: Pod, settled: Container[tuple[str, str]] = ()) -> _Claims | Rejection:
+    """The pod's claims but the settled ones, or what is wrong with one of them as such."""
+    found: list[Claim] = []
+    for volume in pod.shape.rules.volumes:
+        if volume.kind in (CLAIM, EPHEMERAL) and (pod.namespace, claim_name(pod, volume)) not in settled:
+            claim = _usable(cluster, pod, claim_name(pod, volume), volume.kind == EPHEMERAL)
+            if isinstance(claim, str):
+                return Rejection(cluster.everywhere(), Code.UNRESOLVABLE, claim)
+            found.append(claim)
+    sorted_out = _sort_out(cluster, found)
+    if isinstance(sorted_out, str):
+        return Rejection(cluster.everywhere(), Code.ERROR, sorted_out)
+    if sorted_out.immediate:
+        return Rejection(cluster.everywhere(), Code.UNRESOLVABLE, UNBOUND)
+    return sorted_out
 
 
 def _usable(cluster: Cluster, pod: Pod, name: str, ephemeral: bool) -> Claim | str:
@@ -134,7 +143,7 @@ def _waiting(cluster: Cluster, claims: Sequence[Claim]) -> Iterator[tuple[Mask, 
     for claim in chosen:
         row = cluster.row(claim.selected_node or "")
         none |= ~cluster.rows([] if row is None else [row])
-    searching = sorted((c for c in claims if c.selected_node is None), key=lambda claim: claim.size or 0)
+    searching = _by_size(claims)
     for nodes, left in _matched(cluster, searching):
         no_volume, no_space = _provision(cluster, [*chosen, *left])
         full |= nodes & no_space & ~none
@@ -145,8 +154,7 @@ def _waiting(cluster: Cluster, claims: Sequence[Claim]) -> Iterator[tuple[Mask, 
 
 def _matched(cluster: Cluster, claims: Sequence[Claim]) -> Iterator[tuple[Mask, list[Claim]]]:
     """Kinds of nodes, each with the claims for which they reach no free volume."""
-    kinds = dict.fromkeys(claim.storage_class for claim in claims)
-    volumes = [each for each in cluster.storage.volumes.values() if each.storage_class in kinds]
+    volumes = _of_their_classes(cluster, claims)
     if not volumes:
         yield cluster.everywhere(), list(claims)
         return
@@ -154,15 +162,32 @@ def _matched(cluster: Cluster, claims: Sequence[Claim]) -> Iterator[tuple[Mask, 
     patterns, kind_of = np.unique(reach, axis=1, return_inverse=True)
     for kind in range(patterns.shape[1]):
         reached = {each.name for each, here in zip(volumes, patterns[:, kind], strict=True) if here}
-        taken: set[str] = set()
-        left: list[Claim] = []
-        for claim in claims:
-            volume = _smallest(claim, [each for each in volumes if each.name not in taken], reached)
-            if volume is None:
-                left.append(claim)
-            else:
-                taken.add(volume.name)
-        yield kind_of.reshape(-1) == kind, left
+        given = _give(claims, volumes, reached)
+        yield kind_of.reshape(-1) == kind, [claim for claim in claims if id(claim) not in given]
+
+
+def _by_size(claims: Sequence[Claim]) -> list[Claim]:
+    """Those for which a volume may be looked for, the smallest first."""
+    return sorted((c for c in claims if c.selected_node is None), key=lambda claim: claim.size or 0)
+
+
+def _of_their_classes(cluster: Cluster, claims: Sequence[Claim]) -> list[PersistentVolume]:
+    kinds = dict.fromkeys(claim.storage_class for claim in claims)
+    return [each for each in cluster.storage.volumes.values() if each.storage_class in kinds]
+
+
+def _give(
+    claims: Sequence[Claim], volumes: Sequence[PersistentVolume], reached: set[str]
+) -> dict[int, PersistentVolume]:
+    """Claim, by identity -> the volume it gets, each volume once; claims that get none are left out."""
+    given: dict[int, PersistentVolume] = {}
+    taken: set[str] = set()
+    for claim in claims:
+        volume = _smallest(claim, [each for each in volumes if each.name not in taken], reached)
+        if volume is not None:
+            given[id(claim)] = volume
+            taken.add(volume.name)
+    return given
 
 
 def _smallest(
@@ -223,3 +248,45 @@ def _spacious(cluster: Cluster, claim: Claim, kind: StorageClass) -> Mask:
         if each.storage_class == kind.name and enough and each.topology is not None:
             mask |= cluster.classes.columns.all(each.topology)
     return mask
+
+
+# -- what becomes of them --------------------------------------------------------------------------------
+
+
+class Decision(NamedTuple):
+    """A claim that waits, and the volume it gets; None where its provisioner is to make one."""
+
+    claim: Claim
+    volume: PersistentVolume | None
+
+
+def decide(
+    cluster: Cluster, pod: Pod, row: int, settled: Container[tuple[str, str]] = ()
+) -> list[Decision] | str:
+    """How the pod's claims are bound if it goes to this node, or why it may not go there.
+
+    Claims that are `settled` (namespace, name) are not looked at.
+    """
+    found = _all_of(cluster, pod, settled)
+    if isinstance(found, Rejection):
+        return found.reason
+    wrong = next((each.reason for each in _bound(cluster, found.bound)[0] if each.mask[row]), "")
+    chosen = [claim for claim in found.waiting if claim.selected_node is not None]
+    if wrong or any(cluster.row(claim.selected_node or "") != row for claim in chosen):
+        return wrong or NO_VOLUME
+    searching = _by_size(found.waiting)
+    volumes = _of_their_classes(cluster, searching)
+    given = _give(searching, volumes, {each.name for each in volumes if _is_reached(cluster, each, row)})
+    new = [*chosen, *(claim for claim in searching if id(claim) not in given)]
+    no_volume, no_space = _provision(cluster, new)
+    if no_volume[row] or no_space[row]:
+        return NO_VOLUME if no_volume[row] else NO_SPACE
+    matched = [Decision(claim, given[id(claim)]) for claim in searching if id(claim) in given]
+    return [*matched, *(Decision(claim, None) for claim in new)]
+
+
+def _is_reached(cluster: Cluster, volume: PersistentVolume, row: int) -> bool:
+    """`_reaches` for one node: many volumes are asked about."""
+    node = cluster.classes.nodes[row]
+    terms = volume.affinity
+    return terms is None or (node is not None and any(t and matches(t, node.labels) for t in terms))

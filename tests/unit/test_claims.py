@@ -1,0 +1,227 @@
+"""Claims that wait for their first consumer: decided with the start, bound before any member of it is."""
+
+from typing import Any
+
+import pytest
+from msgspec import structs
+from test_engine import engine, node, pod, starting
+from test_surroundings import seen
+
+from fairlead.control.claims import AGAIN, PATIENCE
+from fairlead.core.engine import Engine
+from fairlead.model import command as cmd
+from fairlead.model import event as ev
+from fairlead.model.group import Phase, Why
+from fairlead.model.pod import Pod, Shape
+from fairlead.model.rules import CLAIM, Rules, Volume
+from fairlead.model.selector import Expression, Operator
+from fairlead.model.storage import Claim, PersistentVolume, StorageClass
+
+HOST = "kubernetes.io/hostname"
+LOCAL = StorageClass("local", "kubernetes.io/no-provisioner", delayed=True)
+MADE = StorageClass("made", "example.com/maker", delayed=True)
+
+
+def user(name: str, *claims: str, group: str = "", size: int = 0, cpu: int = 1) -> Pod:
+    """A pod that mounts these claims."""
+    made = pod(name, group=group, size=size, cpu=cpu)
+    rules = Rules(volumes=tuple(Volume(CLAIM, each) for each in claims))
+    return structs.replace(made, shape=Shape(made.shape.requests, rules=rules))
+
+
+def claim(name: str, kind: StorageClass = LOCAL, **more: Any) -> Claim:
+    return Claim("default", name, f"uid-{name}", storage_class=kind.name, size=1_000, **more)
+
+
+def disk(name: str, host: str, size: int = 5_000, **more: Any) -> PersistentVolume:
+    affinity = ((Expression(HOST, Operator.IN, (host,)),),)
+    return structs.replace(
+        PersistentVolume(name, storage_class="local", size=size, available=True, affinity=affinity), **more
+    )
+
+
+def hosts(*names: str) -> list[ev.Event]:
+    return [ev.NodeSeen(node(name, labels={HOST: name})) for name in names]
+
+
+def told(thing: Any, version: int = 1) -> ev.ThingSeen:
+    return seen(thing, version, f"uid-{thing.name}")
+
+
+def granted(made: Engine, commands: list[cmd.Command], on: str = "n0") -> list[cmd.Command]:
+    """The plan that all waiting groups start on that node is durable: what goes out."""
+    (record,) = [c for c in made.learn([starting(commands, node=on)]) if isinstance(c, cmd.RecordAllocations)]
+    return made.learn([ev.AllocationsRecorded(record.plan)])
+
+
+def of(commands: list[cmd.Command], kind: type[Any]) -> list[Any]:
+    return [command for command in commands if isinstance(command, kind)]
+
+
+def begun(*things: Any, pods: tuple[Pod, ...] = (), on: str = "n0") -> tuple[Engine, list[cmd.Command]]:
+    """Nodes n0 and n1, these things and pods; and what goes out once all of them are granted `on`."""
+    told_all = [told(each) for each in (LOCAL, MADE, *things)]
+    made, commands = engine(*hosts("n0", "n1"), *told_all, *map(ev.PodSeen, pods))
+    return made, granted(made, commands, on)
+
+
+def test_a_volume_on_the_node_is_bound_first_and_the_pod_after_it():
+    made, out = begun(claim("data"), disk("far", "n1"), disk("near", "n0"), pods=(user("p", "data"),))
+    (ask,) = of(out, cmd.BindClaim)
+    assert (ask.claim.name, ask.claim.uid, ask.volume.name, ask.by_controller) == (
+        "data", "uid-data", "near", True,
+    )  # fmt: skip
+    assert not of(out, cmd.Bind)
+    mine = ("default", "data", "uid-data")
+    out = made.learn([told(disk("near", "n0", claim=mine, available=False), 2)])
+    assert not of(out, cmd.Bind) and not of(out, cmd.BindClaim), "it is written but not bound yet"
+    out = made.learn([told(claim("data", volume="near", bound=True), 3)])
+    (bind,) = of(out, cmd.Bind)
+    assert (bind.pod, bind.node) == ("p", "n0")
+    made.learn([ev.PodSeen(structs.replace(user("p", "data"), version=2, node="n0"))])
+    assert not made.state.surroundings.choices and not made.state.surroundings.held
+
+
+def test_of_the_volumes_there_the_smallest_that_is_large_enough():
+    things = (claim("data"), disk("large", "n0"), disk("small", "n0", 500), disk("right", "n0", 1_000))
+    _, out = begun(*things, pods=(user("p", "data"),))
+    assert [ask.volume.name for ask in of(out, cmd.BindClaim)] == ["right"]
+
+
+def test_a_volume_that_a_user_reserved_stays_his():
+    reserved = disk("near", "n0", claim=("default", "data", ""), available=False)
+    _, out = begun(claim("data"), disk("other", "n0", 1_000), reserved, pods=(user("p", "data"),))
+    assert [(ask.volume.name, ask.by_controller) for ask in of(out, cmd.BindClaim)] == [("near", False)]
+
+
+def test_two_pods_of_one_plan_get_a_volume_each():
+    pods = (user("p", "a"), user("q", "b"))
+    made, out = begun(claim("a"), claim("b"), disk("one", "n0"), disk("two", "n0"), pods=pods)
+    assert {(ask.claim.name, ask.volume.name) for ask in of(out, cmd.BindClaim)} == {
+        ("a", "one"),
+        ("b", "two"),
+    }
+    taken = made.state.surroundings.storage.volumes
+    assert all(volume.claim is not None for volume in taken.values())
+
+
+def test_who_finds_no_volume_left_is_taken_back():
+    pods = (user("p", "a", group="gang", size=2), user("q", "b", group="gang", size=2))
+    made, out = begun(claim("a"), claim("b"), disk("one", "n0"), pods=pods)
+    assert not of(out, cmd.Bind) and not of(out, cmd.BindClaim)
+    made.learn([ev.Tick(1_001)])
+    (group,) = made.state.groups.values()
+    assert group.phase is Phase.HELD and group.reason.why is Why.BACKOFF
+    assert made.state.surroundings.storage.volumes["one"].claim is None
+
+
+def test_no_member_is_bound_before_the_claims_of_all_are():
+    pods = (user("p", "a", group="gang", size=2), pod("q", group="gang", size=2))
+    made, out = begun(claim("a"), disk("one", "n0"), pods=pods)
+    assert of(out, cmd.BindClaim) and not of(out, cmd.Bind)
+    mine = ("default", "a", "uid-a")
+    out = made.learn([told(disk("one", "n0", claim=mine), 2), told(claim("a", volume="one", bound=True), 3)])
+    assert sorted(bind.pod for bind in of(out, cmd.Bind)) == ["p", "q"]
+
+
+def test_a_provisioner_is_told_the_node_and_waited_for():
+    made, out = begun(claim("data", MADE), pods=(user("p", "data"),))
+    (ask,) = of(out, cmd.BindClaim)
+    assert ask.volume is None and ask.node == "n0" and ask.claim.name == "data"
+    out = made.learn([told(claim("data", MADE, selected_node="n0"), 2)])
+    assert not of(out, cmd.BindClaim) and not of(out, cmd.Bind)
+    out = made.learn([told(claim("data", MADE, selected_node="n0", volume="new", bound=True), 3)])
+    assert not of(out, cmd.Bind), "its volume has not been seen yet"
+    out = made.learn([told(disk("new", "n0", claim=("default", "data", "uid-data")), 4)])
+    assert len(of(out, cmd.Bind)) == 1
+
+
+def test_a_volume_made_where_the_pod_cannot_reach_it_ends_the_start():
+    made, _ = begun(claim("data", MADE), pods=(user("p", "data"),))
+    bound = claim("data", MADE, selected_node="n0", volume="new", bound=True)
+    out = made.learn([told(disk("new", "n1", claim=("default", "data", "uid-data")), 4), told(bound, 5)])
+    assert not of(out, cmd.Bind)
+    made.learn([ev.Tick(1_001)])
+    assert not made.state.intents
+
+
+def test_what_the_provisioner_gives_back_ends_the_start_and_another_node_may_be_chosen():
+    made, _ = begun(claim("data", MADE), pods=(user("p", "data"),))
+    made.learn([told(claim("data", MADE, selected_node="n0"), 2)])
+    out = made.learn([told(claim("data", MADE), 3)])
+    (said,) = of(out, cmd.Announce)
+    assert said.note == "not bound to n0: no volume could be made for claim data on node n0"
+    made.learn([ev.Tick(1_001)])
+    (group,) = made.state.groups.values()
+    assert group.phase is Phase.HELD and group.reason.why is Why.BACKOFF
+    assert made.state.surroundings.storage.claims["default", "data"].selected_node is None
+    again = of(made.learn([ev.Tick(60_000)]), cmd.Propose)
+    out = granted(made, again, "n1")
+    assert [ask.node for ask in of(out, cmd.BindClaim)] == ["n1"]
+
+
+def test_a_volume_that_somebody_else_took_ends_the_start():
+    made, _ = begun(claim("data"), disk("near", "n0"), pods=(user("p", "data"),))
+    out = made.learn([told(disk("near", "n0", claim=("x", "y", "z")), 2)])
+    assert "volume near belongs to claim x/y now" in of(out, cmd.Announce)[0].note
+
+
+@pytest.mark.parametrize("gone", ["uid-data", "uid-near"])
+def test_a_claim_or_volume_that_goes_away_ends_the_start(gone: str):
+    made, _ = begun(claim("data"), disk("near", "n0"), pods=(user("p", "data"),))
+    out = made.learn([ev.ThingGone(gone, 9)])
+    assert of(out, cmd.Announce)[0].warning
+    made.learn([ev.Tick(1_001)])
+    assert not made.state.intents and not made.state.surroundings.choices
+
+
+def test_a_request_is_repeated_over_a_new_version_at_once_and_over_the_same_after_a_while():
+    made, out = begun(claim("data", MADE), pods=(user("p", "data"),))
+    assert [ask.claim.version for ask in of(out, cmd.BindClaim)] == [1]
+    assert not of(made.learn([ev.Tick(1_500)]), cmd.BindClaim)
+    out = made.learn([told(claim("data", MADE, owner="x"), 7)])
+    assert [ask.claim.version for ask in of(out, cmd.BindClaim)] == [7]
+    out = made.learn([ev.Tick(1_500 + AGAIN)])
+    assert [ask.claim.version for ask in of(out, cmd.BindClaim)] == [7]
+
+
+def test_a_refused_request_ends_the_start():
+    made, out = begun(claim("data", MADE), pods=(user("p", "data"),))
+    (ask,) = of(out, cmd.BindClaim)
+    made.learn([ev.BindFailed("p", ask.grant, ev.BindError.REFUSED, "forbidden")])
+    assert not made.state.intents and not made.state.surroundings.choices
+
+
+def test_claims_are_waited_for_no_longer_than_kube_scheduler_does():
+    made, _ = begun(claim("data", MADE), pods=(user("p", "data"),))
+    made.learn([told(claim("data", MADE, selected_node="n0"), 2)])
+    made.learn([ev.Tick(PATIENCE)])
+    assert made.state.intents
+    out = made.learn([ev.Tick(PATIENCE + 2 * AGAIN)])
+    assert of(out, cmd.Announce)[0].note == "not bound to n0: claims not bound within 600 s: data"
+    made.learn([ev.Tick(PATIENCE + 2 * AGAIN)])
+    assert not made.state.intents
+
+
+def test_a_claim_that_members_on_two_nodes_share_is_made_for_the_first():
+    pods = (user("p", "data", group="gang", size=2), user("q", "data", group="gang", size=2, cpu=2))
+    told_all = [told(each) for each in (LOCAL, MADE, claim("data", MADE))]
+    made, commands = engine(*hosts("n0", "n1"), *told_all, *map(ev.PodSeen, pods))
+    plan = starting(commands).plan
+    (start,) = plan.decisions
+    both = tuple(structs.replace(p, node=n) for p, n in zip(start.placements, ("n0", "n1"), strict=True))
+    plan = structs.replace(plan, decisions=(structs.replace(start, placements=both),), source="outside")
+    (record,) = of(made.learn([ev.PlanProposed(plan)]), cmd.RecordAllocations)
+    out = made.learn([ev.AllocationsRecorded(record.plan)])
+    assert [ask.node for ask in of(out, cmd.BindClaim)] == ["n0"]
+    shared = structs.replace(disk("new", "n0"), affinity=None, claim=("default", "data", "uid-data"))
+    out = made.learn(
+        [told(shared, 4), told(claim("data", MADE, selected_node="n0", volume="new", bound=True), 5)]
+    )
+    assert sorted((bind.pod, bind.node) for bind in of(out, cmd.Bind)) == [("p", "n0"), ("q", "n1")]
+
+
+def test_a_bound_claim_costs_no_wait():
+    near = disk("near", "n0", claim=("default", "data", "uid-data"))
+    _, out = begun(claim("data", volume="near", bound=True), near, pods=(user("p", "data"),))
+    assert len(of(out, cmd.Bind)) == 1 and not of(out, cmd.BindClaim)
