@@ -24,7 +24,7 @@ class MatchPolicy(Struct, frozen=True):
     first: bool = False
     """Stop at the first that fits."""
     locality: bool = False
-    """Prefer runs of neighbouring ids."""
+    """Touch as few racks, nodes, sockets as can be (`core.tree.near`)."""
     load: str = ""
     """bestfit, pack or spread: how full a subtree is counts before ids do (`core.tree.load`)."""
 
@@ -38,7 +38,7 @@ POLICIES = {
     "lonode": MatchPolicy(high=False, node_centric=True),
     "hinodex": MatchPolicy(node_centric=True, node_exclusive=True),
     "lonodex": MatchPolicy(high=False, node_centric=True, node_exclusive=True),
-    "locality": MatchPolicy(locality=True),
+    "locality": MatchPolicy(high=False, locality=True),
     BESTFIT: MatchPolicy(high=False, node_centric=True, load=BESTFIT),
     PACK: MatchPolicy(high=False, node_centric=True, load=PACK),
     SPREAD: MatchPolicy(high=False, node_centric=True, load=SPREAD),

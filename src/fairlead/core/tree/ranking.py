@@ -29,6 +29,8 @@ class Group(NamedTuple):
     """How much of the type it counts for."""
     picks: tuple[Pick, ...]
     root: bool = False
+    span: int = 0
+    """What it touches at and below its picks, for the policy locality: see `core.tree.near`."""
 
 
 class Findings:
@@ -41,6 +43,10 @@ class Findings:
         self.chosen: dict[str, int] = {}
         """Type -> how many groups of it, from the front, are taken."""
         self.score = 0
+        self.span = 0
+        """What is chosen so far spans, for the policy locality."""
+        self.last_span = 0
+        """The same of the vertex that was added last."""
 
     def add(self, type_: str, group: Group) -> None:
         """One more candidate."""
@@ -63,6 +69,11 @@ class Findings:
             taken += 1
         self.chosen[type_] = taken
 
+    def take(self, type_: str, groups: list[Group], span: int) -> None:
+        """Take these groups, which somebody else chose; `span` is what they touch."""
+        self.groups[type_], self.chosen[type_] = groups, len(groups)
+        self.span += span
+
     def taken(self) -> list[Group]:
         """All groups that were chosen."""
         return [group for type_, k in self.chosen.items() for group in self.groups[type_][:k]]
@@ -76,18 +87,6 @@ def ranked(groups: list[Group], high: bool) -> list[Group]:
     if high:
         return unstable(groups, lambda a, b: a.score > b.score)
     return unstable(groups, lambda a, b: a.score < b.score)
-
-
-def by_runs(groups: list[Group]) -> list[Group]:
-    """The groups of the highest run of neighbouring scores first."""
-    run: dict[int, int] = {}
-    number, last = 0, None
-    for score in sorted({group.score for group in groups}):
-        number += last is not None and score != last + 1
-        run[score], last = number, score
-    if len(groups) <= FEW:
-        return sorted(groups, key=lambda group: -run[group.score])
-    return unstable(groups, lambda a, b: run[a.score] > run[b.score])
 
 
 def unstable(items: list[Group], before: Callable[[Group, Group], bool]) -> list[Group]:

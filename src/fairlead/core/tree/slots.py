@@ -9,6 +9,7 @@ from typing import Protocol
 
 from fairlead.core.tree.counts import largest, taken
 from fairlead.core.tree.matchpolicy import MatchPolicy
+from fairlead.core.tree.near import Near
 from fairlead.core.tree.ranking import Findings, Group, Pick
 from fairlead.model.jobspec import SLOT, Resource
 
@@ -17,6 +18,7 @@ class Explorer(Protocol):
     """The part of the walk that slots need."""
 
     policy: MatchPolicy
+    near: Near | None
 
     def explore(
         self, v: int, wants: Sequence[Resource], pristine: bool, exclusive: bool, found: Findings, times: int
@@ -35,11 +37,13 @@ def fill(walk: Explorer, v: int, kinds: tuple[Resource, ...], found: Findings) -
     walk.explore(v, tuple(parts.values()), False, True, inside, largest(kinds[-1].count))
     for type_ in list(inside.groups):
         inside.choose(type_, inside.there[type_], walk.policy.high)
+        if walk.near is not None:
+            inside.groups[type_].sort(key=lambda group: group.span)
     pattern = [0] * _fit(kinds[0], inside) if len(kinds) == 1 else _mixture(kinds, inside.there)
     supply = {type_: iter(groups) for type_, groups in inside.groups.items()}
     made: list[Group] = []
     for number in pattern:
-        score = 1
+        score, span = 1, 0
         picks: list[Pick] = []
         for part in kinds[number].children:
             count, got = taken(part.count, inside.there[part.type]), 0
@@ -48,9 +52,10 @@ def fill(walk: Explorer, v: int, kinds: tuple[Resource, ...], found: Findings) -
                 if group is None:
                     return  # the parts do not divide as counted: no slot here at all
                 score += group.score
+                span += group.span
                 got += group.size
                 picks.append(Pick(group.picks[0].vertex, group.size, True))
-        made.append(Group(score, 1, tuple(picks)))
+        made.append(Group(score, 1, tuple(picks), span=span))
     for group in made:
         found.add(SLOT, group)
 

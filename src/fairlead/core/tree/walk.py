@@ -5,17 +5,18 @@ named vertex levels may be left out, below it none. A slot stands for some child
 `first` stops as soon as there is enough; the others rank all that fits. Must not change anything.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from enum import Enum
 
 from fairlead.core.tree import slots
+from fairlead.core.tree.admission import Admission
 from fairlead.core.tree.bookings import Bookings, Held, holding
 from fairlead.core.tree.columns import Tree
 from fairlead.core.tree.counts import taken
 from fairlead.core.tree.load import VertexLoad
 from fairlead.core.tree.matchpolicy import NODE, MatchPolicy
-from fairlead.core.tree.order import Order
 from fairlead.core.tree.near import Near
+from fairlead.core.tree.order import Order
 from fairlead.core.tree.ranking import Findings, Group, Pick
 from fairlead.model.jobspec import SLOT, Resource
 
@@ -45,7 +46,7 @@ class Walk:
         *,
         aim: Aim,
         span: tuple[int, int],
-        allowed: Callable[[int], bool] | None,
+        allowed: Admission | None,
         flexible: bool = False,
     ) -> None:
         """`allowed` says of a node whether the request's constraint admits it."""
