@@ -179,7 +179,7 @@ def test_a_large_cluster_fits_100_columns():
         ResourceUse("pods", 250, 31, 219),
     )
     groups = tuple(f"research-and-development/a-group-of-some-name-{i}" for i in range(9))
-    rows = tuple(NodeRow(name.format(i), i != 1, i == 2, True, uses, 31, groups) for i in range(3))
+    rows = tuple(NodeRow(name.format(i), i != 1, i == 2, True, uses, 31, groups, "", False) for i in range(3))
     out = tables.console()
     with out.capture() as text:
         out.print(tables.nodes(NodePage(0, "scheduler", (), rows), width=100))

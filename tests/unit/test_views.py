@@ -194,7 +194,7 @@ def test_story_of_the_head_names_the_nearest_fit(state: State):
 def test_story_tells_wishes_notes_and_stages(state: State):
     e = told(state, "team-a/a-sweep-with-a-name-that-somebody-generated-x7k2p")
     assert [(ask.count, ask.text) for ask in e.asks] == [(16, "16 × cpu=1 on nodes with zone=a")]
-    assert "fairlead.dev/preferred-topology is ignored for now" in e.notes
+    assert (e.layout.required, e.layout.preferred, e.layout.exclusive) == ("", "zone", False)
     assert "Fairlead ends it when all its members have run for its walltime of 1h30m" in e.notes
     assert [stage.name for stage in e.stages] == ["seen", "complete"]
 

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fairlead.cli import tables, words
-from fairlead.model.view import Explanation, ExplanationPage, Member, QueueRow, Stage, State
+from fairlead.model.view import Explanation, ExplanationPage, Layout, Member, QueueRow, Stage, State
 
 _MOST_MEMBERS = 20
 _MOST_BLOCKERS = 3
@@ -46,7 +46,7 @@ def _one(e: Explanation, now: int, wide: bool, live: bool) -> list[RenderableTyp
     parts += [Text(""), *_sentences(e, now)]
     if e.asks:
         parts += [Text(""), Text("Asks for", "bold")]
-        parts.append(_list("", [ask.text for ask in e.asks]))
+        parts.append(_list("", [*[ask.text for ask in e.asks], *_layout(e.layout)]))
     parts += [Text(""), Text("Stages", "bold"), _stages(e.stages, now, wide)]
     if e.members:
         parts += [Text(""), Text("Members", "bold"), _members(e.members, wide)]
@@ -87,7 +87,7 @@ def _sentences(e: Explanation, now: int) -> list[RenderableType]:
     lines: list[tuple[str, str]] = []
     reason = words.clean(g.text or g.why)
     if g.state in (State.RUNNING, State.STARTING):
-        lines.append(("Where", f"{words.ranges(g.nodes) or 'not bound yet'}"))
+        lines.append(("Where", f"{words.ranges(g.nodes) or 'not bound yet'}{_spread(e.span)}"))
         lines.append(
             ("Waited", f"{words.span(g.waited)} before it started" if g.bound_at else words.span(g.waited))
         )
@@ -96,7 +96,7 @@ def _sentences(e: Explanation, now: int) -> list[RenderableType]:
     elif g.ended_at and g.state is not State.REJECTED:
         lines.append(("Ended", f"{words.span(now - g.ended_at)} ago: {reason or g.state}"))
         if g.nodes:
-            lines.append(("Where", words.ranges(g.nodes)))
+            lines.append(("Where", words.ranges(g.nodes) + _spread(e.span)))
         lines.append(("Waited", words.span(g.waited)))
     else:
         title = "Why not" if g.state is State.REJECTED else "Why it waits"
@@ -129,7 +129,7 @@ def _promised(e: Explanation, now: int) -> list[tuple[str, str]]:
     g, promise = e.group, e.promise
     if promise is None:
         return [("Forecast", _forecast(g))] if g.promised and g.granted_at else []
-    where = f" on {words.ranges(promise.nodes)}" if promise.nodes else ""
+    where = f" on {words.ranges(promise.nodes)}{_spread(promise.span)}" if promise.nodes else ""
     when = f"starts at {words.instant(promise.start)} ({words.coming(promise.start, now).partition(',')[0]})"
     lines = [("Promised", f"{when}{where} at the latest, unless a node is lost or work there overruns")]
     if promise.after:
@@ -140,6 +140,22 @@ def _promised(e: Explanation, now: int) -> list[tuple[str, str]]:
         more = len(promise.after) - _MOST_BLOCKERS
         lines.append(("Waits for", "; ".join(names) + (f"; and {more} more" if more > 0 else "")))
     return lines
+
+
+def _layout(layout: Layout) -> list[str]:
+    """How its members are to lie."""
+    lines: list[str] = []
+    if layout.required:
+        lines.append(f"all in one {layout.required}")
+    if layout.preferred:
+        lines.append(f"in as few domains of {layout.preferred} as can be had")
+    if layout.exclusive:
+        lines.append("each on a node of its own")
+    return lines
+
+
+def _spread(span: dict[str, int]) -> str:
+    return f" ({words.spread(span)})" if len(span) > 1 else ""
 
 
 def _forecast(g: QueueRow) -> str:

@@ -264,9 +264,12 @@ def nodes(page: NodePage, wide: bool = False, width: int = _WIDTH) -> Table:
     columns = [Column("NODE", cut="middle"), Column("STATUS"), *(Column(t, right=True) for t in titles)]
     if wide:
         columns += [Column(f"FREE {t}", right=True) for t in titles]
+    placed = wide and any(row.place for row in page.nodes)
+    if placed:
+        columns.append(Column("PLACE"))
     columns += [Column("PODS", right=True), Column("GROUPS", cut="end")]
     names = [row.name for row in page.nodes] if wide else _short_names(page)
-    rows = [_node(row, name, resources, wide) for row, name in zip(page.nodes, names, strict=True)]
+    rows = [_node(row, name, resources, wide, placed) for row, name in zip(page.nodes, names, strict=True)]
     return _table(columns, rows, _UNLIMITED if wide else width)
 
 
@@ -277,7 +280,7 @@ def _short_names(page: NodePage) -> list[str]:
     return [words.shorten(name, _NAME) for name in names]
 
 
-def _node(row: NodeRow, name: str, resources: list[str], wide: bool) -> Row:
+def _node(row: NodeRow, name: str, resources: list[str], wide: bool, placed: bool) -> Row:
     uses = {use.name: use for use in row.resources}
     found = [(what, uses.get(what)) for what in resources]
     cells: list[str | tuple[str, str]] = [name, _status(row)]
@@ -287,6 +290,8 @@ def _node(row: NodeRow, name: str, resources: list[str], wide: bool) -> Row:
     ]
     if wide:
         cells += [words.amount(what, use.free) if use else "-" for what, use in found]
+    if placed:
+        cells.append(words.clean(row.place) or "-")
     cells.append(f"{row.pods}/{uses['pods'].capacity}" if "pods" in uses else str(row.pods))
     cells.append(", ".join(row.groups) or "-")
     return cells
@@ -308,4 +313,6 @@ def _status(row: NodeRow) -> tuple[str, str]:
         return "gone", "red"
     if not row.ready:
         return "not ready", "red"
-    return ("cordoned", "yellow") if row.unschedulable else ("ready", "green")
+    if row.unschedulable:
+        return "cordoned", "yellow"
+    return ("exclusive", "cyan") if row.exclusive else ("ready", "green")

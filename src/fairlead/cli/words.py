@@ -93,6 +93,12 @@ def counted(n: int, noun: str) -> str:
     return f"{n} {noun}{'' if n == 1 else 's'}"
 
 
+def spread(span: dict[str, int]) -> str:
+    """Over how much a group spreads, nodes first and then wider levels: "8 nodes in 1 rack, 1 zone"."""
+    nodes, *wider = [counted(n, clean(level)) for level, n in span.items()]
+    return f"{nodes} in {', '.join(wider)}"
+
+
 # -- nodes as ranges ---------------------------------------------------------------------------------
 
 

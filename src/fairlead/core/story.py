@@ -8,10 +8,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fairlead.core import durations
+from fairlead.core import durations, topology
 from fairlead.core.estimates import unpromised
 from fairlead.core.explain import amounts_text, blocked, unsatisfiable
-from fairlead.core.grouping import PREFERRED_TOPOLOGY
 from fairlead.core.groups import members
 from fairlead.core.inventory import how_many
 from fairlead.core.labels import constraints
@@ -19,13 +18,14 @@ from fairlead.core.picture import take
 from fairlead.core.running import expected_end
 from fairlead.core.snapshot import Request, Snapshot, Task
 from fairlead.core.state import Group, State
-from fairlead.core.views import estimate, head_of, label, order, reason_of, row
+from fairlead.core.tenancy import PLACES
+from fairlead.core.views import estimate, head_of, label, order, reason_of, row, span
 from fairlead.model import quantity
 from fairlead.model.group import GroupRecord, Outcome, Phase, Why
 from fairlead.model.plan import Placement, Reserve
 from fairlead.model.pod import Pod
 from fairlead.model.selector import Expression, Operator
-from fairlead.model.view import Ask, Blocker, Explanation, Head, Member, Promise, Stage
+from fairlead.model.view import Ask, Blocker, Explanation, Head, Layout, Member, Promise, Stage
 
 
 def find(state: State, name: str) -> list[Group]:
@@ -65,6 +65,8 @@ def explain(state: State, group: Group, now: int) -> Explanation:
         next_step=_next_step(group, ahead, head, lack, now),
         promise=_promise(state, group, now),
         notes=tuple(_notes(state, group)),
+        layout=Layout(*group.layout),
+        span=span(state, group.nodes),
     )
 
 
@@ -78,7 +80,8 @@ def explain_record(
     return Explanation(
         group=row(r, now, estimate=start), since=0, stages=stages(r), asks=(), members=pods, ahead=0,
         head=None, short="", nearest="", next_step="", notes=tuple(_record_notes(r)),
-        promise=Promise(start, promise.nodes, ()) if promise else None,
+        promise=Promise(start, promise.nodes, (), {}) if promise else None,
+        layout=Layout("", "", False), span={},
     )  # fmt: skip
 
 
@@ -115,7 +118,7 @@ def _promise(state: State, group: Group, now: int) -> Promise | None:
         if other is not group and until <= reserve.start and (not nodes or any(n in nodes for n in there))
     ]
     after.sort(key=lambda blocker: (-blocker.until, blocker.id))
-    return Promise(reserve.start, reserve.nodes, tuple(after[:_MOST_BLOCKERS]))
+    return Promise(reserve.start, reserve.nodes, tuple(after[:_MOST_BLOCKERS]), span(state, reserve.nodes))
 
 
 _MOST_BLOCKERS = 10
@@ -234,6 +237,21 @@ class _Lack:
                 self.short = blocked(snapshot, snapshot.free, request)
                 self.nearest = _nearest(snapshot, task)
                 return
+        if request.layout.required and not _one_has_room(snapshot, request):
+            self.short = blocked(snapshot, snapshot.free, request)
+
+
+def _one_has_room(snapshot: Snapshot, request: Request) -> bool:
+    """Whether some domain of the level that the members must share has room for every task alone."""
+    counts = [
+        how_many(snapshot.free, snapshot.vectors[task.shape.requests])
+        * snapshot.classes.now(constraints(task.shape))
+        for task in request.tasks
+    ]
+    levels = topology.of(snapshot.classes, snapshot.settings.topology)
+    wanted = [len(task.uids) for task in request.tasks]
+    regions = levels.regions(request.layout, counts, wanted, "first", np.zeros(len(snapshot.names), np.int64))
+    return next(regions, None) is not None
 
 
 def _nearest(snapshot: Snapshot, task: Task) -> str:
@@ -249,7 +267,9 @@ def _nearest(snapshot: Snapshot, task: Task) -> str:
     node = int(share.argmax())
     names = list(snapshot.resources)
     lacks = [
-        f"{names[int(r)]}={quantity.show(names[int(r)], int(amount))} (free:"
+        "an empty node"
+        if names[int(r)] == PLACES
+        else f"{names[int(r)]}={quantity.show(names[int(r)], int(amount))} (free:"
         f" {quantity.show(names[int(r)], int(snapshot.free[r, node]))})"
         for r, amount in zip(vector.rows, vector.amounts, strict=True)
         if snapshot.free[r, node] < amount
@@ -315,9 +335,6 @@ def _pods(n: int) -> str:
 def _notes(state: State, group: Group) -> list[str]:
     notes = _record_notes(group.record())
     owners = [state.owners[uid] for uid in group.owners if uid in state.owners]
-    pods = [state.pods[uid] for uid in group.pods]
-    if any(PREFERRED_TOPOLOGY in holder.annotations for holder in (*pods, *owners)):
-        notes.append(f"{PREFERRED_TOPOLOGY} is ignored for now")
     waits = group.phase in (Phase.HELD, Phase.QUEUED)
     for owner in owners:
         if owner.deadline and waits:

@@ -96,6 +96,10 @@ class Topology:
                 names[domain] = "/".join(self._values(path, int(row)))
         return names
 
+    def place(self, row: int) -> str:
+        """Where the node stands, from the widest level down; "" if it has none of their labels."""
+        return "/".join(self._values(self.keys, row)) if self.keys else ""
+
     def home(self, key: str, row: int) -> tuple[Expression, ...]:
         """What holds of the labels of the nodes in the same domain as this one, and of no others."""
         if key == HOST:

@@ -13,6 +13,7 @@ import numpy as np
 from fairlead.core.policy import UNLIMITED, lookahead
 from fairlead.core.snapshot import Order
 from fairlead.core.state import Group, State
+from fairlead.core.tenancy import PLACES, WHOLE
 from fairlead.model import view
 from fairlead.model.group import GroupRecord, Outcome, Phase, Reason, Why
 from fairlead.model.plan import Reserve
@@ -252,7 +253,8 @@ def _queue_status(queue: QueueSettings, counts: dict[str, int], promised: int) -
 def node_rows(state: State) -> list[NodeRow]:
     """Every node that is known, also those that are gone but still hold pods; by name in natural order."""
     inventory = state.inventory
-    names = [name for name in inventory.resources if not name.startswith("port:")]
+    names = [name for name in inventory.resources if _shown(name)]
+    levels, levels_there = state.topology(), state.topology().present()
     resources = [inventory.resources[name] for name in names]
     n = len(inventory)
     capacity = inventory.capacity[resources, :n].T.tolist()
@@ -278,9 +280,22 @@ def node_rows(state: State) -> list[NodeRow]:
                 resources=amounts,
                 pods=len(holders),
                 groups=_groups_on(state, holders),
+                place=levels.place(i) if levels_there else "",
+                exclusive=any((PLACES, WHOLE) in amounts for amounts in holders.values()),
             )
         )
     return sorted(rows, key=lambda node: _natural(node.name))
+
+
+def _shown(resource: str) -> bool:
+    """Ports and places are counted, but they are no resource to people."""
+    return not resource.startswith("port:") and resource != PLACES
+
+
+def span(state: State, nodes: Sequence[str]) -> dict[str, int]:
+    """Over how many domains of each level these nodes spread; empty without nodes."""
+    rows = [state.inventory.rows[name] for name in nodes if name in state.inventory.rows]
+    return state.topology().span(rows) if rows else {}
 
 
 def _groups_on(state: State, pods: dict[str, tuple[tuple[str, int], ...]]) -> tuple[str, ...]:
@@ -331,5 +346,5 @@ def resource_totals(state: State) -> dict[str, tuple[int, int]]:
     return {
         name: (int(inventory.capacity[i, columns].sum()), int(inventory.free[i, columns].sum()))
         for name, i in inventory.resources.items()
-        if not name.startswith("port:")
+        if _shown(name)
     }

@@ -121,7 +121,11 @@ class ResourceUse(Struct, frozen=True):
 
 
 class NodeRow(Struct, frozen=True):
-    """One node: `present` is false when its object is gone, `pods` counts those of all schedulers."""
+    """One node: `present` is false when its object is gone, `pods` counts those of all schedulers.
+
+    `place` is where it stands, from the widest level down ("zone-a/rack-3"), "" if no label tells;
+    `exclusive` is true while a group has it for itself.
+    """
 
     name: str
     ready: bool
@@ -130,6 +134,8 @@ class NodeRow(Struct, frozen=True):
     resources: tuple[ResourceUse, ...]
     pods: int
     groups: tuple[str, ...]
+    place: str
+    exclusive: bool
 
 
 class NodePage(Struct, frozen=True):
@@ -189,12 +195,21 @@ class Promise(Struct, frozen=True):
     """The start that a waiting group is promised: not later, unless a node is lost or something overruns.
 
     `nodes` is where, as planned now; it may come out otherwise. `after` are the groups there whose end it
-    waits for, those that end last first, and at most ten.
+    waits for, those that end last first, and at most ten. `span` is of these nodes, as in Explanation.
     """
 
     start: int
     nodes: tuple[str, ...]
     after: tuple[Blocker, ...]
+    span: dict[str, int]
+
+
+class Layout(Struct, frozen=True):
+    """How a group wants to lie, by label keys of levels: in one domain, in few; "" where it says nothing."""
+
+    required: str
+    preferred: str
+    exclusive: bool
 
 
 class Explanation(Struct, frozen=True):
@@ -202,7 +217,8 @@ class Explanation(Struct, frozen=True):
 
     `ahead` counts the waiting groups before it. `short` says what it lacks now, "" if nothing;
     `nearest` the node that is closest to taking one more member, `next_step` what has to happen for it
-    to start, `promise` when that will be.
+    to start, `promise` when that will be. `layout` is how its members are to lie, `span` over how many
+    domains of each level its nodes spread, from nodes to the widest; empty before it has any.
     """
 
     group: QueueRow
@@ -217,6 +233,8 @@ class Explanation(Struct, frozen=True):
     next_step: str
     promise: Promise | None
     notes: tuple[str, ...]
+    layout: Layout
+    span: dict[str, int]
 
 
 class ExplanationPage(Struct, frozen=True):

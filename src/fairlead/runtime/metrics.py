@@ -18,6 +18,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _SHORT = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
 _LONG = (0.1, 0.5, 1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 12 * 3600, 24 * 3600, 3 * 24 * 3600, 7 * 24 * 3600)
 _ERRORS = (-86_400, -14_400, -3600, -900, -300, -60, -5, -0.5, 0.5, 5, 60, 300, 900, 3600, 14_400, 86_400)
+_SPANS = (1, 2, 3, 4, 6, 8, 16, 32, 64, 128, 256, 512, 1024, 4096)
 _SIZES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
 
 prometheus_client.disable_created_metrics()
@@ -49,6 +50,13 @@ class Metrics:
             "promise that it was made, and by the last.",
             ["promise"],
             buckets=_ERRORS,
+            registry=r,
+        )
+        self._span = Histogram(
+            "fairlead_group_span",
+            "Over how many domains of a level (node, rack, zone …) a group spread at its start.",
+            ["level"],
+            buckets=_SPANS,
             registry=r,
         )
         self._groups = Gauge("fairlead_groups", "Groups now.", ["phase", "reason"], registry=r)
@@ -96,6 +104,11 @@ class Metrics:
         """A group started so much later (milliseconds; negative: earlier) than it was promised."""
         self._forecast.labels("first").observe(first / 1000)
         self._forecast.labels("last").observe(last / 1000)
+
+    def spans(self, span: Mapping[str, int]) -> None:
+        """A group was granted nodes in so many domains of each level."""
+        for level, count in span.items():
+            self._span.labels(level).observe(count)
 
     def store(self, up: bool, pending: int = 0) -> None:
         """Whether the store answers, and how many records wait to be written."""

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import structlog
 
 from fairlead.core.engine import Engine
+from fairlead.core.views import span
 from fairlead.model.command import Command, RecordAllocations
 from fairlead.model.event import (
     AllocationsRefused,
@@ -82,6 +83,7 @@ class Reports:
                 if group is not None and not decision.growth:
                     self._metrics.granted()
                     self._metrics.waited(self._engine.state.now - group.first_seen)
+                    self._metrics.spans(span(self._engine.state, group.nodes))
                     if group.promised:
                         at = group.granted_at
                         self._metrics.forecast(at - group.promised, at - group.promised_last)
