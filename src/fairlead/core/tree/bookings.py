@@ -47,7 +47,7 @@ class Bookings:
         self._types, self._sizes = types, sizes
         self.jobs: dict[int, Job] = {}
         self.exclusive: dict[int, dict[int, Span]] = {}
-        """Vertex -> job -> span, for what is held exclusively. Where one job is alone, it has one dict for all."""
+        """Vertex -> job -> span, for what is held exclusively. Vertices of one job alone share a dict."""
         self.any: dict[int, dict[int, Span]] = {}
         """The same for all that is held, shared or not."""
         self.room = Room()

@@ -5,15 +5,15 @@ changes nothing. "Busy" (not now) and "never" (not even with everything free) ar
 Must not read files.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from enum import Enum
 
 import numpy as np
 from msgspec import Struct
 
+from fairlead.core.tree.admission import Admission, Admissions
 from fairlead.core.tree.bookings import Bookings, Held, Job, holding
 from fairlead.core.tree.columns import Pool, Tree, TreeError
-from fairlead.core.tree.constraint import admits
 from fairlead.core.tree.counts import alternatives, nodes_asked
 from fairlead.core.tree.filters import Filters
 from fairlead.core.tree.levels import Levels, State
@@ -76,6 +76,7 @@ class Graph:
         self.bookings = Bookings(tree.type, tree.sizes)
         self.order = Order(tree)
         self.filters = Filters(tree, filters)
+        self._admissions = Admissions(tree)
         self._levels: Levels | None = None
         self._changed: dict[int, None] = {}
 
@@ -85,8 +86,7 @@ class Graph:
         """Match a request; what it is granted is booked for job `id_`. Raises TreeError."""
         if id_ in self.bookings.jobs:
             raise TreeError(f"job {id_} exists; use another id, or cancel it first")
-        constraint = jobspec.constraint
-        allowed = None if constraint is None else admits(constraint, self.tree)
+        allowed = self._admissions.of(jobspec.constraint)
         if op is Op.satisfiability:
             return Outcome(Verdict.granted if self._ever(jobspec, allowed) else Verdict.never)
         if not self._nodes_enough(jobspec, allowed):
@@ -100,14 +100,10 @@ class Graph:
             return Outcome(Verdict.never)
         return Outcome(Verdict.busy, visits=walk.visits)
 
-    def _reserve(
-        self, jobspec: Jobspec, id_: int, now: int, allowed: Callable[[int], bool] | None
-    ) -> Outcome:
+    def _reserve(self, jobspec: Jobspec, id_: int, now: int, allowed: Admission | None) -> Outcome:
         """The earliest instant at which something ends or starts and the request fits."""
         op, visits = Op.allocate_orelse_reserve, 0
-        asked = {} if self.flexible else demands(jobspec.resources)
-        spare = {type_: self.filters.whole(type_) - least for type_, least in asked.items()}
-        for at in self.bookings.room.instants(now, jobspec.duration or self.horizon, spare):
+        for at in self.bookings.room.instants(now, jobspec.duration or self.horizon, self._spare(jobspec)):
             if at + self._duration(jobspec, at) > self.horizon:
                 break
             walk, held = self._select(Aim.later, at, jobspec, allowed)
@@ -116,20 +112,25 @@ class Graph:
                 return self._grant(id_, at, jobspec, held, op, now, visits)
         return Outcome(Verdict.busy if self._ever(jobspec, allowed) else Verdict.never, visits=visits)
 
-    def _ever(self, jobspec: Jobspec, allowed: Callable[[int], bool] | None) -> bool:
+    def _spare(self, jobspec: Jobspec) -> dict[str, int]:
+        """How much of each type others may hold at most while the request holds the least it takes."""
+        asked = {} if self.flexible else demands(jobspec.resources)
+        return {type_: self.filters.whole(type_) - least for type_, least in asked.items()}
+
+    def _ever(self, jobspec: Jobspec, allowed: Admission | None) -> bool:
         return self._select(Aim.ever, 0, jobspec, allowed)[1] is not None
 
-    def _nodes_enough(self, jobspec: Jobspec, allowed: Callable[[int], bool] | None) -> bool:
+    def _nodes_enough(self, jobspec: Jobspec, allowed: Admission | None) -> bool:
         """Whether as many nodes are up, and admitted, as the request names, whatever it wants of them."""
         wanted = nodes_asked(jobspec.resources)
         if wanted == 0 or not self.filters.counts(NODE):
             return True
         if wanted > self.tree.nodes_up():
             return False
-        return allowed is None or sum(allowed(int(v)) for v in self.tree.of_type(NODE)) >= wanted
+        return allowed is None or int(allowed.level(NODE).sum()) >= wanted
 
     def _select(
-        self, aim: Aim, at: int, jobspec: Jobspec, allowed: Callable[[int], bool] | None
+        self, aim: Aim, at: int, jobspec: Jobspec, allowed: Admission | None
     ) -> tuple[Walk, dict[int, Held] | None]:
         """The match at one instant; of alternatives the first that fits."""
         walk = Walk(
@@ -161,7 +162,7 @@ class Graph:
             self._changed = dict.fromkeys(self.bookings.jobs)
         self._levels.follow(self.bookings.jobs, self._changed)
         self._changed.clear()
-        return self._levels.at(self.bookings.jobs, aim is Aim.ever, aim is Aim.now, span)
+        return self._levels.at(aim is Aim.ever, aim is Aim.now, span)
 
     def _duration(self, jobspec: Jobspec, at: int) -> int:
         return jobspec.duration or self.horizon - at
@@ -265,11 +266,13 @@ class Graph:
     def set_up(self, v: int, up: bool) -> None:
         """Mark a vertex up or down."""
         self.tree.set_up(v, up)
-        self._levels = None
+        if self._levels is not None:
+            self._levels.set_up(v, up)
 
     def set_property(self, v: int, name: str, value: str | None) -> None:
         """Give a vertex a property, or take it away with None."""
         self.tree.set_property(v, name, value)
+        self._admissions = Admissions(self.tree)
 
     def of_ranks(self, ranks: Iterable[int]) -> list[int]:
         """The topmost vertices of these ranks. Raises TreeError for a rank that no vertex has."""
@@ -298,5 +301,5 @@ class Graph:
         for job in self.bookings.jobs.values():
             if self.policy.first and not job.reserved:
                 self.filters.take(job.held, 1)
-        self.tree = tree
+        self.tree, self._admissions = tree, Admissions(tree)
         self._levels = None

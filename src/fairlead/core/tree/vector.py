@@ -49,14 +49,13 @@ class Vector:
         mask = self._mask(wanted, slot) & self._reached(level)
         if policy.load:
             self._weigh(wanted)
-        found = np.flatnonzero(mask)
         size = 1 if slot else level.size
-        number = taken(count, len(found) * size)
+        number = taken(count, int(np.count_nonzero(mask)) * size)
         if number == 0:
             return None
         whole = slot or bool(wanted.exclusive)
-        for at in self._best(level, found, -(-number // size)):
-            self._take(int(level.vertices[at]), wanted, whole)
+        for at in self._best(level, mask, -(-number // size)):
+            self._take(level, at, wanted, whole)
         return self.walk.held(resources)
 
     # -- bottom up -----------------------------------------------------------------------------------
@@ -67,10 +66,9 @@ class Vector:
             raise Unusual
         level = self._level(wanted.type)
         exclusive = exclusive or bool(wanted.exclusive)
-        use = self.state.use[wanted.type]
         mask = self._open(wanted.type)
         if exclusive:
-            mask = mask & (use.any == 0)
+            mask = mask & self.state.idle[wanted.type]
         slot = [each for each in wanted.children if each.type == SLOT]
         if slot and len(wanted.children) > 1:
             raise Unusual
@@ -87,20 +85,17 @@ class Vector:
 
     def _open(self, type_: str) -> Mask:
         """[position] up, held by nobody exclusively, admitted."""
-        mask = self.state.up[type_] & (self.state.use[type_].exclusive == 0)
-        allowed = self.walk.allowed
-        if allowed is not None and type_ in NODES:
-            vertices = self.levels.of[type_].vertices.tolist()
-            mask = mask & np.fromiter(map(allowed, vertices), np.bool_, len(vertices))
-        return mask
+        mask, allowed = self.state.open[type_], self.walk.allowed
+        return mask & allowed.level(type_) if allowed is not None and type_ in NODES else mask
 
     def _sum(self, above: str, child: Resource, exclusive: bool) -> Ints:
         """[position above] how much its children have that could serve a resource."""
         level = self._level(child.type)
         if level.above != above:
             raise Unusual
-        if level.leaf and not child.children and child.exclusive is not False and child.type not in NODES:
-            return self.state.leaves[child.type] * level.size
+        if _plain(level, child):
+            leaves = self.state.leaves[child.type]
+            return leaves * level.size if level.size > 1 else leaves
         mask = self._mask(child, exclusive)
         length = len(self.levels.of[above].vertices)
         return np.bincount(level.parent[mask], minlength=length) * level.size
@@ -153,8 +148,11 @@ class Vector:
 
     # -- top down ------------------------------------------------------------------------------------
 
-    def _best(self, level: Level, found: Ints, number: int) -> list[int]:
+    def _best(self, level: Level, mask: Mask, number: int) -> list[int]:
         """The best positions by score, in the walk's order of equal scores."""
+        if number == 1 and level.rising and not self.walk.policy.load:
+            return [len(mask) - 1 - int(mask[::-1].argmax()) if self.walk.policy.high else int(mask.argmax())]
+        found = np.flatnonzero(mask)
         scores = level.score[found]
         if self.walk.policy.load:
             scores = scores + self._added[self.walk.tree.type[int(level.vertices[0])]][found]
@@ -184,22 +182,52 @@ class Vector:
             for child in wanted.children:
                 self._weigh(child)
 
-    def _take(self, v: int, wanted: Resource, exclusive: bool) -> None:
+    def _take(self, level: Level, at: int, wanted: Resource, exclusive: bool) -> None:
         """Mark a chosen vertex, what is above it, and the best below it."""
-        walk = self.walk
+        walk, v = self.walk, int(level.vertices[at])
         walk.mark(v, exclusive)
-        if not wanted.children:
+        if not wanted.children or self._take_slots(at, wanted):
             return
         if any(id(each) not in self._masks for each in wanted.children):
             walk.within(v, wanted, exclusive)
             return
         for child in wanted.children:
-            level = self.levels.of[child.type]
-            first, last = np.searchsorted(level.vertices, [v, int(walk.tree.end[v])])
-            found = np.flatnonzero(self._masks[id(child)][first:last]) + first
-            number = -(-taken(child.count, len(found) * level.size) // level.size)
-            for at in self._best(level, found, number):
-                self._take(int(level.vertices[at]), child, exclusive or bool(child.exclusive))
+            lower = self.levels.of[child.type]
+            first, last = int(lower.first[at]), int(lower.first[at + 1])
+            mask = np.zeros(len(lower.vertices), dtype=np.bool_)
+            mask[first:last] = self._masks[id(child)][first:last]
+            number = -(-taken(child.count, int(np.count_nonzero(mask)) * lower.size) // lower.size)
+            for place in self._best(lower, mask, number):
+                self._take(lower, place, child, exclusive or bool(child.exclusive))
+
+    def _take_slots(self, at: int, wanted: Resource) -> bool:
+        """Mark the best slots below a vertex if their parts are plain leaves of it; whether they are."""
+        slot = wanted.children[0]
+        if slot.type != SLOT or not all(self._simple(part, wanted.type) for part in slot.children):
+            return False
+        free: list[tuple[list[int], int]] = []
+        for part in slot.children:
+            leaves = self.levels.of[part.type]
+            here = slice(int(leaves.first[at]), int(leaves.first[at + 1]))
+            there = np.flatnonzero(self.state.open[part.type][here] & self.state.idle[part.type][here])
+            best = leaves.vertices[here][there[::-1] if self.walk.policy.high else there]
+            free.append((best.tolist(), -(-part.count.min // leaves.size)))
+        slots = taken(slot.count, min(len(best) // each for best, each in free))
+        for best, each in free:
+            for v in best[: slots * each]:
+                self.walk.mark(v, True)
+        return True
+
+    def _simple(self, part: Resource, above: str) -> bool:
+        """Whether the best leaves for a part are those with the lowest, or highest, numbers."""
+        level = self.levels.of[part.type]
+        return level.above == above and level.siblings_rise and _plain(level, part)
+
+
+def _plain(level: Level, wanted: Resource) -> bool:
+    """Whether every leaf that is free and up serves."""
+    leaf = level.leaf and not wanted.children
+    return leaf and wanted.exclusive is not False and wanted.type not in NODES
 
 
 def _only_part(slot: Resource) -> Resource:
