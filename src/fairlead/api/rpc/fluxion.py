@@ -157,7 +157,7 @@ def _jgf(job: Job, tree: Tree) -> str:
 
 def _op(word: str) -> Op:
     try:
-        return Op(word or Op.allocate.value)
+        return Op(word) if word else Op.allocate_with_satisfiability
     except ValueError:
         known = ", ".join(op.value for op in Op)
         text = f"request: is {word!r:.60}, but must be one of {known}"
