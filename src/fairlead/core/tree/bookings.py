@@ -57,10 +57,8 @@ class Bookings:
         self.jobs[job.id] = job
         self._count(job, 1)
         alone = {job.id: (job.start, job.end)}
-        for v, held in job.held.items():
-            _put(self.any, v, alone)
-            if held.exclusive:
-                _put(self.exclusive, v, alone)
+        _put(self.any, job.held, alone)
+        _put(self.exclusive, [v for v, held in job.held.items() if held.exclusive], alone)
 
     def remove(self, id_: int) -> Job:
         """Give back all that the job holds."""
@@ -138,15 +136,16 @@ class Bookings:
                     del there[id_]
 
 
-def _put(spans: dict[int, dict[int, Span]], v: int, alone: dict[int, Span]) -> None:
-    """One more job on a vertex. A dict of one entry may be shared by vertices, so it is never changed."""
-    there = spans.get(v)
-    if there is None:
-        spans[v] = alone
-    elif len(there) == 1:
-        spans[v] = there | alone
-    else:
-        there.update(alone)
+def _put(spans: dict[int, dict[int, Span]], vertices: Iterable[int], alone: dict[int, Span]) -> None:
+    """One more job on vertices. A dict of one entry may be shared by vertices, so it is never changed."""
+    before = {v: there for v in vertices if (there := spans.get(v)) is not None}
+    spans.update(dict.fromkeys(vertices, alone))
+    for v, there in before.items():
+        if len(there) == 1:
+            spans[v] = there | alone
+        else:
+            there.update(alone)
+            spans[v] = there
 
 
 def _overlap(spans: dict[int, Span], start: int, end: int) -> bool:

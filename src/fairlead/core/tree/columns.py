@@ -226,7 +226,7 @@ class Pools(Sequence[Pool]):
 
 
 class Children:
-    """[vertex] its children in order, made when asked for."""
+    """[vertex] its children in order, made when asked for; a range if none of them has any."""
 
     def __init__(self, tree: Tree) -> None:
         self._parent, self._end = tree.parent, tree.end

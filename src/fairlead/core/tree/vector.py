@@ -73,11 +73,11 @@ class Vector:
         if slot and len(wanted.children) > 1:
             raise Unusual
         for child in wanted.children:
+            least = max(child.count.min, 1)
             if child.type == SLOT:
-                there = self._slots(wanted.type, level, child)
+                mask = mask & self._slots(wanted.type, level, child, least)
             else:
-                there = self._sum(wanted.type, child, exclusive)
-            mask = mask & (there >= max(child.count.min, 1))
+                mask = mask & (self._sum(wanted.type, child, exclusive) >= least)
         if any(each.count.min > each.count.max for each in wanted.children):
             raise Unusual
         self._masks[id(wanted)] = mask
@@ -90,43 +90,45 @@ class Vector:
 
     def _sum(self, above: str, child: Resource, exclusive: bool) -> Ints:
         """[position above] how much its children have that could serve a resource."""
+        return self._whole(above, child, exclusive) * self._level(child.type).size
+
+    def _whole(self, above: str, child: Resource, exclusive: bool) -> Ints:
+        """[position above] how many of its children could serve a resource."""
         level = self._level(child.type)
         if level.above != above:
             raise Unusual
         if _plain(level, child):
-            leaves = self.state.leaves[child.type]
-            return leaves * level.size if level.size > 1 else leaves
+            return self.state.leaves[child.type]
         mask = self._mask(child, exclusive)
-        length = len(self.levels.of[above].vertices)
-        return np.bincount(level.parent[mask], minlength=length) * level.size
+        return np.bincount(level.parent[mask], minlength=len(self.levels.of[above].vertices))
 
-    def _slots(self, type_: str, level: Level, slot: Resource) -> Ints:
-        """[position] how many slots there are in each vertex, or in its children if these have the parts."""
+    def _slots(self, type_: str, level: Level, slot: Resource, least: int) -> Mask:
+        """[position] whether each vertex has so many slots, itself or in children that have the parts."""
         parts = {part.type for part in slot.children}
         if level.below is None:
             raise Unusual
         if parts <= level.below:
-            return self._fits(type_, slot)
+            each = [there >= least * number for there, number in self._parts(type_, slot)]
+            return np.logical_and.reduce(each) if len(each) > 1 else each[0]
         below = {each: self.levels.of[each].below for each in level.below}
         inner = [each for each, types in below.items() if types is not None and parts <= types]
         if len(inner) != 1 or any(types is None for types in below.values()):
             raise Unusual
         within = self.levels.of[inner[0]]
-        fits = np.where(self._open(inner[0]), self._fits(inner[0], slot), 0)
-        return np.bincount(within.parent, weights=fits, minlength=len(level.vertices)).astype(np.int64)
+        fits = np.minimum.reduce([there // number for there, number in self._parts(inner[0], slot)])
+        fits = np.where(self._open(inner[0]), fits, 0)
+        return np.bincount(within.parent, weights=fits, minlength=len(level.vertices)) >= least
 
-    def _fits(self, type_: str, slot: Resource) -> Ints:
-        """[position] how many slots whole children of the vertex make up."""
-        result: Ints | None = None
+    def _parts(self, type_: str, slot: Resource) -> list[tuple[Ints, int]]:
+        """For each part of a slot: [position] how many whole children serve it, and how many a slot takes."""
+        result: list[tuple[Ints, int]] = []
         if len({part.type for part in slot.children}) < len(slot.children):
             raise Unusual
         for part in slot.children:
             if part.count.min != part.count.max or part.count.min < 1 or part.type == SLOT:
                 raise Unusual
-            size = self._level(part.type).size
-            each = self._sum(type_, part, True) // size // -(-part.count.min // size)
-            result = each if result is None else np.minimum(result, each)
-        if result is None:
+            result.append((self._whole(type_, part, True), -(-part.count.min // self._level(part.type).size)))
+        if not result:
             raise Unusual
         return result
 
