@@ -76,7 +76,7 @@ def _scores(case: Case, cluster: Cluster, found: Mapping[str, Verdict]) -> Answe
     if not mask.any():
         return {}
     try:
-        ranks = rank(cluster, Wishes(case.preferences, case.images, case.services), case.pod, mask)
+        ranks = rank(cluster, Wishes(case.images, case.services), case.pod, mask)
     except ScoreError as error:
         return {"scoreError": str(error)}
     nodes: dict[str, dict[str, int]] = {node: {} for node in _feasible(cluster, found)}

@@ -28,3 +28,5 @@ class Node(Struct, frozen=True, gc=False, omit_defaults=True):
     created: int = 0
     features: tuple[str, ...] = ()
     """Features that its kubelet declares."""
+    images: tuple[tuple[str, int], ...] = ()
+    """(Name, bytes) of images that it has; a change of these alone is no news to anybody who waits."""

@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from fairlead.model.preferences import NO_PREFERENCES, Preferences
 from fairlead.model.rules import NO_RULES, Rules
 from fairlead.model.selector import Expression
 
@@ -89,6 +90,7 @@ class Pod(Struct, frozen=True, gc=False, omit_defaults=True):
     """The pod's own activeDeadlineSeconds in milliseconds; 0 means none."""
     overdue: bool = False
     """True when it failed because that time was over."""
+    wishes: Preferences = NO_PREFERENCES
 
     @property
     def ended(self) -> bool:

@@ -1,8 +1,8 @@
 """What kube-scheduler's scores look at in a pod, beyond what its filters do. Wishes decide nothing, they
 rank.
 
-Made by `wire.preferences`, read by `core.filters.scores`. Kept apart from the Shape: pods that differ in
-wishes only may still be placed as one class where nobody asks for scores.
+Made by `wire.preferences`, part of a Pod, read by `core.filters.scores`. Kept apart from the Shape: pods that
+differ in wishes only fit where their likes fit, and are as one where nobody asks for scores.
 """
 
 from msgspec import Struct

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from fairlead.model.node import Node
 from fairlead.model.pod import Pod
-from fairlead.model.preferences import Preferences
 from fairlead.model.storage import Storage
 from fairlead.wire import files, objects
 from fairlead.wire.files import FileError
@@ -68,8 +67,6 @@ class Case(NamedTuple):
     storage: Storage
     gates: tuple[str, ...]
     """The pod's scheduling gates."""
-    preferences: dict[str, Preferences]
-    """Pod uid -> its wishes, of the pod itself, too."""
     images: dict[str, tuple[tuple[str, int], ...]]
     """Node -> (name, bytes) of the images there."""
     services: tuple[tuple[str, dict[str, str]], ...]
@@ -102,7 +99,6 @@ def case(line: str | bytes) -> Case:
         {each.metadata.name: each.metadata.labels for each in wire.namespaces},
         storage(wire),
         tuple(each.name for each in wire.pod.spec.scheduling_gates),
-        {each.metadata.uid: preferences(each) for each in (wire.pod, *wire.pods)},
         {each.metadata.name: _images(each) for each in wire.nodes},
         tuple((each.metadata.namespace, each.spec.selector) for each in wire.services),
     )
@@ -118,4 +114,4 @@ def _readable(wire: WirePod) -> Pod:
     for text in found.shape.unsupported:
         if text.startswith(UNREADABLE):
             raise ValueError(f"pod {found.namespace}/{found.name}: {text}")
-    return found
+    return structs.replace(found, wishes=preferences(wire))

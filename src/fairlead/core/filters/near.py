@@ -15,8 +15,7 @@ from fairlead.core.filters.affinity import namespaces_of, speaks_of
 from fairlead.core.filters.scores import BEST, Question, Score
 from fairlead.core.filters.spread import honoured
 from fairlead.core.inventory import Ints
-from fairlead.model.preferences import NO_PREFERENCES
-from fairlead.model.rules import PodTerm, Spread
+from fairlead.model.rules import Spread
 from fairlead.model.selector import Expression, Operator, Selector
 
 HOSTNAME, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
@@ -124,14 +123,8 @@ def _own(q: Question) -> Iterator[tuple[str, tuple[Ints, Ints]]]:
 def _others(q: Question) -> Iterator[tuple[str, tuple[Ints, Ints]]]:
     """The same for terms of pods on nodes; required affinity counts as a wish of weight 1."""
     labels = q.cluster.namespaces.get(q.pod.namespace, {})
-    rows: dict[tuple[str, int, PodTerm], list[int]] = {}
-    for row, other in q.cluster.pods.everyone():
-        wishes = q.wishes.pods.get(other.uid, NO_PREFERENCES)
-        required = [(1, term) for term in other.shape.rules.affinity]
-        against = [(-weight, term) for weight, term in wishes.anti_affinity]
-        for weight, term in (*required, *wishes.affinity, *against):
-            rows.setdefault((other.namespace, weight, term), []).append(row)
-    for (namespace, weight, term), found in rows.items():
+    for (namespace, weight, term, _), slots in q.cluster.pods.wanting.items():
         if speaks_of(term, namespace, q.pod, labels):
-            counts = np.bincount(np.array(found), minlength=len(q.cluster)).astype(np.int64)
+            rows = np.array(q.cluster.pods.rows_of(slots), dtype=np.intp)
+            counts = np.bincount(rows, minlength=len(q.cluster)).astype(np.int64)
             yield term.topology, (counts, counts * weight)

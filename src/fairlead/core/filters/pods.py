@@ -5,6 +5,7 @@ index is kept up to date rather than made anew. Pods that are not bound, have en
 do not count.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -39,6 +40,9 @@ class PodIndex:
         """Node -> the pods on it that have volumes."""
         self.forbidding: dict[tuple[str, PodTerm], Slots] = {}
         """(The pods' namespace, a required anti-affinity term) -> the pods that have it."""
+        self.wanting: dict[tuple[str, int, PodTerm, int], Slots] = {}
+        """(The pods' namespace, weight, a term, how often before it in the pod) -> the pods that want such
+        pods near, or with a weight below 0 far; what is required counts as a wish of weight 1."""
         self.ports: dict[tuple[str, int], dict[str, Slots]] = {}
         """(Protocol, port) -> address -> the pods that use it."""
         self.claims: dict[tuple[str, str], Slots] = {}
@@ -174,6 +178,8 @@ class PodIndex:
             yield self._labels.setdefault(key, {}), value
         for term in rules.anti_affinity:
             yield self.forbidding, (pod.namespace, term)
+        for wish in _wishes(pod):
+            yield self.wanting, wish
         for port in rules.ports:
             yield self.ports.setdefault((port.protocol, port.port), {}), port.ip
         if rules.volumes:
@@ -183,3 +189,15 @@ class PodIndex:
                 yield self.claims, (pod.namespace, volume.id)
             else:
                 yield self.disks, volume.kind
+
+
+def _wishes(pod: Pod) -> Iterator[tuple[str, int, PodTerm, int]]:
+    wishes = pod.wishes
+    if not (wishes.affinity or wishes.anti_affinity or pod.shape.rules.affinity):
+        return
+    required = [(1, term) for term in pod.shape.rules.affinity]
+    against = [(-weight, term) for weight, term in wishes.anti_affinity]
+    seen: Counter[tuple[int, PodTerm]] = Counter()
+    for wish in (*required, *wishes.affinity, *against):
+        yield pod.namespace, *wish, seen[wish]
+        seen[wish] += 1

@@ -16,7 +16,7 @@ from fairlead.core.filters.cluster import Cluster
 from fairlead.core.inventory import Ints
 from fairlead.core.labels import tolerates
 from fairlead.model.pod import Pod
-from fairlead.model.preferences import NO_PREFERENCES, Preferences
+from fairlead.model.preferences import Preferences
 
 BEST = 100
 _MB = 1 << 20
@@ -27,8 +27,6 @@ _SMALL, _LARGE = 23 * _MB, 1000 * _MB
 class Wishes(Struct, frozen=True):
     """What is known of the cluster for scoring only."""
 
-    pods: Mapping[str, Preferences] = {}
-    """Pod uid -> its wishes."""
     images: Mapping[str, tuple[tuple[str, int], ...]] = {}
     """Node -> (image name, size in bytes)."""
     services: tuple[tuple[str, Mapping[str, str]], ...] = ()
@@ -47,7 +45,7 @@ class Question(NamedTuple):
     @property
     def own(self) -> Preferences:
         """The pod's wishes."""
-        return self.wishes.pods.get(self.pod.uid, NO_PREFERENCES)
+        return self.pod.wishes
 
 
 Score = Ints | None
@@ -86,7 +84,7 @@ def least_allocated(q: Question) -> Score:
     """The share of CPU and memory that stays free, on average."""
     counts = np.zeros((2, len(q.cluster)), dtype=np.int64)
     for row, pod in q.cluster.pods.everyone():
-        counts[:, row] += q.wishes.pods.get(pod.uid, NO_PREFERENCES).counts
+        counts[:, row] += pod.wishes.counts
     score, weights = np.zeros(len(q.rows), dtype=np.int64), np.zeros(len(q.rows), dtype=np.int64)
     for used, ask, name in zip(counts, q.own.asks, ("cpu", "memory"), strict=True):
         capacity = _capacity(q, name)
