@@ -7,6 +7,8 @@ from test_engine import engine, node, pod
 
 from fairlead.core.surroundings import Choice, Surroundings
 from fairlead.model import event as ev
+from fairlead.model.group import Phase, Reason, Why
+from fairlead.model.pod import Shape
 from fairlead.model.storage import Attachment, Capacity, Claim, CsiDriver, PersistentVolume, StorageClass
 from fairlead.model.thing import THINGS, DeviceClass, Namespace, Thing, kind_of
 
@@ -167,3 +169,42 @@ def test_the_class_behind_a_resource():
     assert around.backed("example.com/gpu") == "a"
     assert around.backed("deviceclass.resource.kubernetes.io/c") == "c"
     assert around.backed("deviceclass.resource.kubernetes.io/d") == around.backed("cpu") == ""
+
+
+def asking(**requests: int) -> ev.PodSeen:
+    amounts = sorted(
+        {"cpu": 1_000, "pods": 1, **{f"example.com/{k}": n for k, n in requests.items()}}.items()
+    )
+    return ev.PodSeen(structs.replace(pod("p"), shape=Shape(tuple(amounts))))
+
+
+def offering(name: str, **extended: int) -> ev.NodeSeen:
+    made = node(name)
+    more = tuple((f"example.com/{key}", n) for key, n in extended.items())
+    return ev.NodeSeen(structs.replace(made, allocatable=tuple(sorted((*made.allocatable, *more)))))
+
+
+def test_a_resource_that_only_a_device_class_offers_is_unsupported_and_says_so():
+    made, _ = engine(offering("n0"), asking(gpu=1))
+    (group,) = made.state.groups.values()
+    made.learn([seen(DeviceClass("gpus", "example.com/gpu"))])
+    assert group.phase is Phase.HELD and group.reason == Reason(
+        Why.UNSUPPORTED,
+        "Unsupported: resource example.com/gpu from DeviceClass gpus (dynamic resource allocation)",
+    )
+    made.learn([ev.ThingGone("uid-DeviceClass-gpus", 2)])
+    assert group.reason.why is not Why.UNSUPPORTED
+
+
+def test_a_node_that_offers_the_resource_itself_is_used():
+    made, _ = engine(seen(DeviceClass("gpus", "example.com/gpu")), offering("n0"), asking(gpu=1))
+    (group,) = made.state.groups.values()
+    assert group.reason.why is Why.UNSUPPORTED
+    made.learn([offering("n1", gpu=4)])
+    assert group.phase is Phase.QUEUED
+
+
+def test_resources_of_no_class_are_no_affair_of_devices():
+    made, _ = engine(seen(DeviceClass("gpus", "example.com/gpu")), offering("n0", nic=1), asking(nic=1))
+    (group,) = made.state.groups.values()
+    assert group.phase is Phase.QUEUED

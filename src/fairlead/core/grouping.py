@@ -90,12 +90,13 @@ def demand(
     missing_owner: bool,
     settings: Settings,
     levels: Callable[[], Topology] | None = None,
+    devices: Callable[[str], str] | None = None,
 ) -> Demand:
     """Read size, walltime, begin time, queue and layout of a group.
 
     `members` are its live pods in order of arrival, `owners` the controllers of any of them that are
     known, `missing_owner` whether one is named but has not been seen. `levels` is asked for where a layout
-    names one; without it no layout is read.
+    names one; without it no layout is read. `devices` tells of a resource which DeviceClass it comes from.
     """
     notes = annotations(members, owners)
     size, hold = _size(source, members, owners, missing_owner)
@@ -107,7 +108,9 @@ def demand(
     where = layout(notes, levels) if levels is not None else NO_LAYOUT
     if isinstance(where, Reason):
         return Demand(size, name, time.duration, begin, wrong or where, time.limit, astray=True)
-    return Demand(size, name, time.duration, begin, wrong or _unsupported(members), time.limit, where)
+    return Demand(
+        size, name, time.duration, begin, wrong or _unsupported(members, devices), time.limit, where
+    )
 
 
 def layout(notes: dict[str, str], levels: Callable[[], Topology]) -> Layout | Reason:
@@ -272,8 +275,13 @@ def _begin(notes: dict[str, str]) -> tuple[int, Reason | None]:
     return begin, None
 
 
-def _unsupported(members: Sequence[Pod]) -> Reason | None:
+def _unsupported(members: Sequence[Pod], devices: Callable[[str], str] | None) -> Reason | None:
     fields: dict[str, None] = {}
     for pod in members:
         fields.update(dict.fromkeys(pod.shape.unsupported))
+    if devices is not None:
+        asked = dict.fromkeys(name for pod in members for name, _ in pod.shape.requests if "/" in name)
+        behind = {name: devices(name) for name in asked}
+        texts = [f"resource {name} from DeviceClass {each}" for name, each in behind.items() if each]
+        fields.update(dict.fromkeys(f"{text} (dynamic resource allocation)" for text in texts))
     return Reason(Why.UNSUPPORTED, "Unsupported: " + ", ".join(fields)) if fields else None

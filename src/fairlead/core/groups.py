@@ -14,6 +14,7 @@ from fairlead.core.running import expected_end
 from fairlead.core.snapshot import Request
 from fairlead.core.state import Group, State
 from fairlead.core.tenancy import lay
+from fairlead.core.things import devices_behind
 from fairlead.model.group import Outcome, Phase, Reason, Why
 from fairlead.model.owner import Owner
 from fairlead.model.pod import Pod, PodPhase
@@ -129,7 +130,8 @@ def _end(state: State, group: Group, owners: list[Owner]) -> None:
 def _unstarted(state: State, group: Group, found: Members, owners: list[Owner]) -> tuple[Request, ...]:
     """HELD, QUEUED or rejected: is the group complete and may it wait for a start?"""
     missing = any(uid not in state.owners for uid in group.owners)
-    want = demand(group.source, found.live, owners, missing, state.settings, state.topology)
+    devices = devices_behind(state)
+    want = demand(group.source, found.live, owners, missing, state.settings, state.topology, devices)
     group.size, group.queue, group.duration, group.begin = want.size, want.queue, want.duration, want.begin
     group.limit, group.latest_end = want.limit, _latest_end(owners)
     lay(state, group, want.layout)

@@ -4,6 +4,8 @@ Called by `core.reduce`, whose part this is for these events. Must not decide an
 looked at again, by a plan or by `control.claims`.
 """
 
+from collections.abc import Callable
+
 from fairlead.core.assume import done, failed
 from fairlead.core.state import State
 from fairlead.core.surroundings import Held, Name
@@ -38,6 +40,23 @@ def listed(state: State, event: ev.Listed) -> None:
     present = dict.fromkeys(event.uids)
     for uid in state.surroundings.missing(event.kind, present, event.version):
         gone(state, ev.ThingGone(uid, event.version))
+
+
+def devices_behind(state: State) -> Callable[[str], str] | None:
+    """Tells of an extended resource which DeviceClass it comes from, "" for one that nodes offer themselves.
+
+    None where there are no DeviceClasses. As for kube-scheduler a node's own offer goes first: where any node
+    has one, such nodes are waited for.
+    """
+    inventory, backed = state.inventory, state.surroundings.backed
+    if not state.surroundings.all(DeviceClass):
+        return None
+
+    def behind(resource: str) -> str:
+        row = inventory.resources.get(resource)
+        return "" if row is not None and inventory.capacity[row].any() else backed(resource)
+
+    return behind
 
 
 def look_for_devices(state: State) -> None:
