@@ -16,6 +16,7 @@ from fairlead.kube.client import ApiClient
 from fairlead.kube.config import load
 from fairlead.kube.errors import KubeError
 from fairlead.kube.port import KubePort
+from fairlead.kube.things import ALL_KINDS
 from fairlead.kube.watch import Reflector, SyncGate
 from fairlead.localcluster import Cluster
 from fairlead.model.command import Announce, Bind, Evict, ObjectRef, PatchCondition
@@ -128,12 +129,12 @@ async def world(cluster: Cluster) -> AsyncIterator[World]:
 
 
 async def test_all_sources_are_listed_then_synced(world: World) -> None:
-    sources = {"pods", "nodes", "owners"}
+    sources = {"pods", "nodes", "owners", "surroundings"}
     await world.inbox.until(
         lambda seen: {each.source for each in seen if isinstance(each, Synced)} == sources
     )
     listed = [each.kind for each in world.inbox.events if isinstance(each, Listed)]
-    assert sorted(listed) == ["Job", "Node", "Pod", "ReplicaSet", "StatefulSet"]
+    assert sorted(listed) == sorted(kind.name for kind in ALL_KINDS)
 
 
 async def test_pods_of_all_schedulers_are_seen_from_the_first_list_on(cluster: Cluster) -> None:
