@@ -170,6 +170,28 @@ def test_a_type_the_graph_has_not_is_an_error_of_its_own() -> None:
     assert read(with_("resources.0.type", "zone")).resources[0].type == "zone"
 
 
+@pytest.mark.parametrize("opening", ["[", "{a: ", "- ", "? ", "\n- a:\n - "])
+def test_F28_a_text_nested_too_deeply_is_an_error(opening: str) -> None:
+    for times in (201, 100_000):
+        with pytest.raises(JobspecError, match=r"jobspec: nests more than 200 lists and mappings|not YAML"):
+            read(opening * times)
+
+
+def test_F28_aliases_that_unfold_without_end_are_an_error() -> None:
+    lines = ["version: 1", "tasks: []", "attributes: {}", "resources:", "- &a0 {type: core, count: 1}"]
+    for i in range(12):
+        below = ", ".join([f"*a{i}"] * 10)
+        lines.append(f"- &a{i + 1} {{type: core, count: 1, with: [{below}]}}")
+    for text in ("\n".join(lines), "&a [*a]", "&a {b: *a}"):
+        with pytest.raises(JobspecError, match="jobspec: unfolds to more than 100,000 values"):
+            read(text)
+
+
+def test_aliases_are_read() -> None:
+    text = "{version: 1, resources: [&n {type: node, count: 1}, *n], tasks: [], attributes: {}}"
+    assert read(text).resources == (Resource("node", Count(1, 1)), Resource("node", Count(1, 1)))
+
+
 def test_what_is_no_yaml_is_told_with_its_line() -> None:
     with pytest.raises(JobspecError, match=r"^line 2: not YAML"):
         read("version: 1\nresources: [}")

@@ -13,6 +13,7 @@ import yaml
 
 from fairlead.model.idset import hostlist, idset
 from fairlead.model.jobspec import SLOT, XOR_SLOT, Constraint, Count, Jobspec, Resource
+from fairlead.wire.bounded import Excess, load
 
 UNBOUNDED = (1 << 32) - 1
 """The max of a count that gives none."""
@@ -24,7 +25,6 @@ _TASK_KEYS = frozenset({"command", "slot", "count", "distribution", "attributes"
 _COUNT_KEYS = frozenset({"min", "max", "operator", "operand"})
 _LEAST_OPERAND = {"+": 1, "*": 2, "^": 2}
 _RANGE = re.compile(r"(\d+)(?:(\+)|-(\d+)(?::(\d+)(?::([+*^]))?)?)?")
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 Fields = dict[str, Any]
 _COMPOUND: tuple[type, ...] = (dict, list)
@@ -41,7 +41,9 @@ class UnknownType(JobspecError):
 def read(text: str, types: Collection[str] | None = None) -> Jobspec:
     """The request. `types` are those of the graph; others than these and the standard ones are errors."""
     try:
-        top: Any = yaml.load(text, Loader=_LOADER)
+        top = load(text)
+    except Excess as error:
+        raise JobspecError(f"jobspec: {error}") from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         mark: Any = getattr(error, "problem_mark", None)
         place = f"line {mark.line + 1}" if mark is not None else "jobspec"
