@@ -17,6 +17,8 @@ _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _OPENING = "[{:-?"
 """Every list and mapping takes at least one of these."""
 _NESTED: tuple[type, ...] = (dict, list)
+_START: tuple[type, ...] = (yaml.CollectionStartEvent,)
+_END: tuple[type, ...] = (yaml.CollectionEndEvent,)
 
 
 class Excess(Exception):
@@ -38,9 +40,9 @@ def _check_depth(text: str) -> None:
     depth = 0
     events: Iterable[Any] = yaml.parse(text, Loader=_LOADER)
     for event in events:
-        if isinstance(event, yaml.CollectionStartEvent):
+        if isinstance(event, _START):
             depth += 1
-        elif isinstance(event, yaml.CollectionEndEvent):
+        elif isinstance(event, _END):
             depth -= 1
         if depth > DEEPEST:
             line = event.start_mark.line + 1
