@@ -17,8 +17,12 @@ _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _OPENING = "[{:-?"
 """Every list and mapping takes at least one of these."""
 _NESTED: tuple[type, ...] = (dict, list)
-_START: tuple[type, ...] = (yaml.CollectionStartEvent,)
-_END: tuple[type, ...] = (yaml.CollectionEndEvent,)
+_STEPS: dict[type, int] = {
+    yaml.SequenceStartEvent: 1,
+    yaml.MappingStartEvent: 1,
+    yaml.SequenceEndEvent: -1,
+    yaml.MappingEndEvent: -1,
+}
 
 
 class Excess(Exception):
@@ -40,10 +44,7 @@ def _check_depth(text: str) -> None:
     depth = 0
     events: Iterable[Any] = yaml.parse(text, Loader=_LOADER)
     for event in events:
-        if isinstance(event, _START):
-            depth += 1
-        elif isinstance(event, _END):
-            depth -= 1
+        depth += _STEPS.get(type(event), 0)
         if depth > DEEPEST:
             line = event.start_mark.line + 1
             raise Excess(f"nests more than {DEEPEST} lists and mappings, in line {line}")
