@@ -5,7 +5,7 @@ texts and unfolds a few lines of aliases into more than there is memory. Must no
 """
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, cast
 
 import yaml
 
@@ -42,8 +42,7 @@ def load(text: str) -> Any:
 def _check_depth(text: str) -> None:
     """Count along the text, which nests nothing here."""
     depth = 0
-    events: Iterable[Any] = yaml.parse(text, Loader=_LOADER)
-    for event in events:
+    for event in cast("Iterable[yaml.Event]", yaml.parse(text, Loader=_LOADER)):
         depth += _STEPS.get(type(event), 0)
         if depth > DEEPEST:
             line = event.start_mark.line + 1
