@@ -8,10 +8,12 @@ from test_engine import engine, node, pod, starting
 from test_surroundings import seen
 
 from fairlead.control.claims import AGAIN, PATIENCE
+from fairlead.core.cycle import plan_now
 from fairlead.core.engine import Engine
 from fairlead.model import command as cmd
 from fairlead.model import event as ev
 from fairlead.model.group import Phase, Why
+from fairlead.model.plan import Start
 from fairlead.model.pod import Pod, Shape
 from fairlead.model.rules import CLAIM, Rules, Volume
 from fairlead.model.selector import Expression, Operator
@@ -65,6 +67,11 @@ def begun(*things: Any, pods: tuple[Pod, ...] = (), on: str = "n0") -> tuple[Eng
     return made, granted(made, commands, on)
 
 
+def gang(*claims: str, **more: Any) -> tuple[Pod, ...]:
+    """Members that mount a claim each."""
+    return tuple(user(f"p{n}", each, group="g", size=len(claims), **more) for n, each in enumerate(claims))
+
+
 def test_a_volume_on_the_node_is_bound_first_and_the_pod_after_it():
     made, out = begun(claim("data"), disk("far", "n1"), disk("near", "n0"), pods=(user("p", "data"),))
     (ask,) = of(out, cmd.BindClaim)
@@ -105,9 +112,19 @@ def test_two_pods_of_one_plan_get_a_volume_each():
     assert all(volume.claim is not None for volume in taken.values())
 
 
-def test_who_finds_no_volume_left_is_taken_back():
-    pods = (user("p", "a", group="gang", size=2), user("q", "b", group="gang", size=2))
-    made, out = begun(claim("a"), claim("b"), disk("one", "n0"), pods=pods)
+def test_a_plan_in_which_members_share_a_volume_is_not_accepted():
+    told_all = [told(each) for each in (LOCAL, claim("a"), claim("b"), disk("one", "n0"), disk("two", "n1"))]
+    made, commands = engine(*hosts("n0", "n1"), *told_all, *map(ev.PodSeen, gang("a", "b")))
+    made.learn([starting(commands, node="n0")])
+    assert not made.state.intents and not made.state.surroundings.choices
+
+
+def test_a_start_that_loses_its_volume_before_it_is_durable_is_taken_back_whole():
+    told_all = [told(each) for each in (LOCAL, claim("a"), claim("b"), disk("one", "n0"), disk("two", "n0"))]
+    made, commands = engine(*hosts("n0", "n1"), *told_all, *map(ev.PodSeen, gang("a", "b")))
+    (record,) = of(made.learn([starting(commands)]), cmd.RecordAllocations)
+    made.learn([told(disk("two", "n0", claim=("x", "y", "z")), 2)])
+    out = made.learn([ev.AllocationsRecorded(record.plan)])
     assert not of(out, cmd.Bind) and not of(out, cmd.BindClaim)
     made.learn([ev.Tick(1_001)])
     (group,) = made.state.groups.values()
@@ -225,3 +242,36 @@ def test_a_bound_claim_costs_no_wait():
     near = disk("near", "n0", claim=("default", "data", "uid-data"))
     _, out = begun(claim("data", volume="near", bound=True), near, pods=(user("p", "data"),))
     assert len(of(out, cmd.Bind)) == 1 and not of(out, cmd.BindClaim)
+
+
+# -- while a plan is made ----------------------------------------------------------------------------
+
+
+def planned(*things: Any, pods: tuple[Pod, ...]) -> dict[str, str]:
+    """Pod -> node, of those that the plan starts."""
+    told_all = [told(each) for each in (LOCAL, MADE, *things)]
+    _, commands = engine(*hosts("n0", "n1"), *told_all, *map(ev.PodSeen, pods))
+    (propose,) = of(commands, cmd.Propose)
+    starts = [each for each in plan_now(propose.snapshot).decisions if isinstance(each, Start)]
+    return {place.pod: place.node for start in starts for place in start.placements}
+
+
+def test_members_go_where_there_is_a_volume_for_each_of_them():
+    things = (claim("a"), claim("b"), disk("one", "n0"), disk("two", "n1"))
+    assert sorted(planned(*things, pods=gang("a", "b")).values()) == ["n0", "n1"]
+
+
+def test_a_gang_for_which_there_are_too_few_volumes_waits():
+    assert planned(claim("a"), claim("b"), disk("one", "n0"), pods=gang("a", "b")) == {}
+
+
+def test_groups_of_one_plan_do_not_count_on_the_same_volume():
+    things = (claim("a"), claim("b"), disk("one", "n1"))
+    assert planned(*things, pods=(user("p", "a"), user("q", "b"))) == {"p": "n1"}
+
+
+def test_a_claim_that_all_members_share_does_not_keep_them_on_one_node():
+    pods = gang("data", "data", cpu=3)
+    assert sorted(planned(claim("data", MADE), pods=pods).values()) == ["n0", "n1"]
+    anywhere = structs.replace(disk("net", "n0"), affinity=None)
+    assert sorted(planned(claim("data"), anywhere, pods=pods).values()) == ["n0", "n1"]

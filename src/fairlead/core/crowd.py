@@ -20,6 +20,7 @@ from fairlead.core.filters.run import Domains
 from fairlead.core.filters.verdict import Rejection
 from fairlead.model.pod import Pod
 from fairlead.model.rules import PodTerm
+from fairlead.model.storage import Storage
 
 _ON_VOLUMES = (
     volumes.volume_restrictions,
@@ -74,6 +75,8 @@ class Company:
         self._fixed: dict[int, tuple[tuple[int, int], Mask]] = {}
         self._mounts: Cluster | None = None
         self._mounted = 0
+        self._given: list[tuple[int, Storage]] = []
+        """Steps that took free volumes, and the storage before each."""
 
     def allowed(self, like: Pod) -> Mask:
         """[node] where one more such pod may go; amounts, labels and taints of nodes are not looked at."""
@@ -132,9 +135,13 @@ class Company:
             for other, row, times in reversed(self._log[mark:upto]):
                 domains.place(other, row, -times)
             self._followed[key] = min(upto, mark)
-        if self._mounts is not None and self._mounted:
+        mounts = self._mounts
+        if mounts is not None and self._mounted:
             for number in range(mark, len(self._log)):
-                self._mounts.pods.remove(f"placed {number + 1}")
+                mounts.pods.remove(f"placed {number + 1}")
+            while self._given and self._given[-1][0] > mark:
+                mounts = structs.replace(mounts, storage=self._given.pop()[1])
+            self._mounts = mounts
         del self._log[mark:]
         self._rewound += 1
 
@@ -201,6 +208,21 @@ class Company:
         if self._mounts is not None:
             node = self.crowd.cluster.classes.names[row]
             self._mounts.pods.add(structs.replace(like, uid=f"placed {number}", node=node))
+            self._mounts = self._without_its_volumes(self._mounts, number, like, row)
+
+    def _without_its_volumes(self, mounts: Cluster, number: int, like: Pod, row: int) -> Cluster:
+        """The free volumes that its claims get on that node are free for nobody else."""
+        found = binding.decide(mounts, like, row)
+        taken = {
+            volume.name: structs.replace(volume, claim=(claim.namespace, claim.name, claim.uid))
+            for claim, volume in (found if not isinstance(found, str) else ())
+            if volume is not None
+        }
+        if not taken:
+            return mounts
+        self._given.append((number, mounts.storage))
+        storage = structs.replace(mounts.storage, volumes={**mounts.storage.volumes, **taken})
+        return structs.replace(mounts, storage=storage)
 
     def _about_itself(self, like: Pod, terms: Sequence[PodTerm]) -> list[PodTerm]:
         """Those of its own terms that match it, too."""
