@@ -277,7 +277,7 @@ class Judge:
         """Of a pod that is not here: which nodes may it go to, and if not to `node`, who says so?"""
         feasible, _ = self._question(pod, ALL)
         refused: dict[str, str] = {}
-        if node not in feasible:
+        if node and node not in feasible:
             for name in PLUGINS:
                 passed, words = self._question(pod, f"only-{name.lower()}")
                 if node not in passed:
@@ -285,14 +285,48 @@ class Judge:
         return Verdict(key_of(pod), node, node in feasible, feasible, refused)
 
     def verdicts(self, *groups: Iterable[Object]) -> list[Verdict]:
-        """Groups in the order in which they were placed: each member judged with all others of its group in
-        place, and the groups before it, but none that came later."""
+        """Groups in the order in which they were placed: each is judged with the groups before it in place.
+
+        A group is in order if each member might go to its node with all the others where they are, or if
+        kube-scheduler would have let them go there one by one in some order.
+        """
         found: list[Verdict] = []
         for group in groups:
             members = list(group)
             self.place(members)
-            found += [self.verdict(pod) for pod in members]
+            told = [self.verdict(pod) for pod in members]
+            if not all(each.allowed for each in told):
+                for pod in members:
+                    self.remove(pod)
+                turns = self._in_turn(members, set())
+                if turns is None:
+                    self.place(members)
+                else:
+                    told = turns
+            found += told
         return found
+
+    def _in_turn(self, left: list[Object], hopeless: set[frozenset[str]]) -> list[Verdict] | None:
+        """Place these in an order in which each is allowed; None, and nothing placed, if there is none.
+
+        `hopeless`: sets of pods that are known to have none, whoever came before them.
+        """
+        if not left:
+            return []
+        names = frozenset(key_of(pod) for pod in left)
+        if names in hopeless:
+            return None
+        for pod in left:
+            verdict = self.ask(pod, pod["spec"]["nodeName"])
+            if not verdict.allowed:
+                continue
+            self.place([pod])
+            rest = self._in_turn([each for each in left if each is not pod], hopeless)
+            if rest is not None:
+                return [verdict, *rest]
+            self.remove(pod)
+        hopeless.add(names)
+        return None
 
     # -- one question ------------------------------------------------------------------------------------
 

@@ -1,0 +1,234 @@
+"""One trial: pods are placed step by step on a real cluster, then every placement is judged.
+
+Used by test_matching_live.py. A step is over when all of its groups run; the judge
+is told the steps in their order, so a placement is held against what was there then and not against what came
+later. Its pods run for ever and are gone afterwards.
+"""
+
+import re
+from collections.abc import Iterable
+from itertools import count
+from typing import Any, NamedTuple
+
+from judge import PODS, Judge, Object, Verdict, key_of, list_of, placed
+
+from fairlead.localcluster import Cluster
+from live import Scheduler, until
+
+SECONDS = 60.0
+_numbers = count(1)
+
+
+def group_of(pod: Object) -> str:
+    labels = pod["metadata"].get("labels") or {}
+    return str(labels.get("fairlead.dev/group") or pod["metadata"]["name"])
+
+
+class Step(NamedTuple):
+    """A group that was placed: its pods by namespace/name; or one pod that had to wait just then."""
+
+    keys: list[str]
+    waited: Object | None = None
+
+
+class Trial:
+    """Namespaces of its own on a shared cluster; `space` is where pods go that name no other."""
+
+    def __init__(self, cluster: Cluster, scheduler: Scheduler, judge: Judge) -> None:
+        self.cluster, self.scheduler, self.judge = cluster, scheduler, judge
+        self._steps: list[Step] = []
+        self._made: list[str] = []
+        self._spaces: list[str] = []
+        self.space = self.namespace()
+
+    # -- before ------------------------------------------------------------------------------------------
+
+    def namespace(self, **labels: str) -> str:
+        """A new namespace with these labels."""
+        name = f"trial-{next(_numbers)}"
+        self.create("/api/v1/namespaces", {"metadata": {"name": name, "labels": labels}})
+        account = f"/api/v1/namespaces/{name}/serviceaccounts/default"
+        until(lambda: self.cluster.client.get(account).ok, "the namespace's account", pause=0.01)
+        self._spaces.append(name)
+        return name
+
+    def create(self, path: str, *things: Object) -> None:
+        for thing in things:
+            answer = self.cluster.client.post(path, thing)
+            assert answer.ok, f"{path} {thing['metadata']['name']}: {answer.reason()}"
+            if "namespaces" not in path:
+                self._made.append(f"{path}/{thing['metadata']['name']}")
+
+    def claims(self, *things: Object) -> None:
+        self.create(f"/api/v1/namespaces/{self.space}/persistentvolumeclaims", *things)
+
+    def wait_bound(self, *names: str) -> None:
+        """Until these claims have volumes."""
+
+        def bound() -> bool:
+            found = {
+                each["metadata"]["name"]: each for each in list_of(self.cluster, "persistentvolumeclaims")
+            }
+            return all(found[name]["status"]["phase"] == "Bound" for name in names)
+
+        until(bound, f"the claims {', '.join(names)} to be bound", SECONDS)
+
+    # -- placing -----------------------------------------------------------------------------------------
+
+    def submit(self, pods: Iterable[Object]) -> list[str]:
+        """Create the pods; their namespace/name."""
+        keys: list[str] = []
+        for pod in pods:
+            space = pod["metadata"].setdefault("namespace", self.space)
+            self.create(f"/api/v1/namespaces/{space}/pods", pod)
+            keys.append(key_of(pod))
+        return keys
+
+    def place(self, *pods: Object) -> None:
+        """One step: Fairlead places all of these groups, in any order."""
+        self.submit(pods)
+        wanted = list(dict.fromkeys((pod["metadata"]["namespace"], group_of(pod)) for pod in pods))
+        rows = {each: self._row(*each, {"running"}) for each in wanted}
+        wanted.sort(key=lambda each: (rows[each]["granted_at"], rows[each]["first_seen"]))
+        members: dict[tuple[str, str], list[str]] = {each: [] for each in wanted}
+        for pod in pods:
+            members[pod["metadata"]["namespace"], group_of(pod)].append(key_of(pod))
+        self._steps += [Step(keys) for keys in members.values()]
+
+    def place_theirs(self, *pods: Object) -> None:
+        """One step: kube-scheduler places these one after the other."""
+        assert self.offer_theirs(*pods) == len(pods), "kube-scheduler could not place all of its pods"
+
+    def offer_theirs(self, *pods: Object) -> int:
+        """The same, but what kube-scheduler has no node for is taken away. How many were placed."""
+        before = len(self._steps)
+        for pod in pods:
+            pod["spec"]["schedulerName"] = "default-scheduler"
+            key = self.submit([pod])[0]
+            path = f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{pod['metadata']['name']}"
+            found = until(
+                lambda path=path: self._decided(path), f"kube-scheduler to decide on {key}", SECONDS
+            )
+            if found["spec"].get("nodeName"):
+                self._steps.append(Step([key]))
+            else:
+                self._delete(path)
+        return len(self._steps) - before
+
+    def _decided(self, path: str) -> Object | None:
+        found: Object = self.cluster.client.get(path).json()
+        return found if found["status"].get("conditions") else None
+
+    def offer(self, *groups: list[Object]) -> int:
+        """One step in which not all need to be placed: who has to wait is taken away, so that the next one's
+        turn comes (nobody overtakes). How many were placed; `judged` asks about those that were not, too."""
+        for group in groups:
+            self.submit(group)
+        return sum([self._offered(group) for group in groups])
+
+    def _offered(self, group: list[Object]) -> bool:
+        space, name = group[0]["metadata"]["namespace"], group_of(group[0])
+        row = self._row(space, name, {"running", "waiting", "rejected"}, unless=("", "Queued"))
+        keys = [key_of(pod) for pod in group]
+        if row["state"] == "running":
+            self._steps.append(Step(keys))
+            return True
+        for pod in group:
+            path = f"/api/v1/namespaces/{space}/pods/{pod['metadata']['name']}"
+            if len(group) == 1:
+                self._steps.append(Step(keys, self.cluster.client.get(path).json()))
+            self._delete(path)
+        return False
+
+    def node_of(self, key: str) -> str:
+        """Where a pod (namespace/name, or a name in the trial's own namespace) is; "" if nowhere."""
+        space, _, name = key.rpartition("/")
+        answer = self.cluster.client.get(f"/api/v1/namespaces/{space or self.space}/pods/{name}")
+        assert answer.ok, f"{key}: {answer.reason()}"
+        return str(answer.json()["spec"].get("nodeName", ""))
+
+    def nodes_of(self, *names: str) -> list[str]:
+        return [self.node_of(name) for name in names]
+
+    def members(self, name: str) -> list[str]:
+        """The nodes of a group's members."""
+        found = {key_of(pod): pod["spec"].get("nodeName", "") for pod in list_of(self.cluster, PODS)
+                 if group_of(pod) == name and pod["metadata"]["namespace"] in self._spaces}  # fmt: skip
+        return [found[key] for key in sorted(found)]
+
+    def _row(
+        self, space: str, name: str, states: set[str], words: str = "", unless: tuple[str, ...] = ()
+    ) -> dict[str, Any]:
+        """The row of a group once it is in one of these states, with these words and no such reason."""
+        last: dict[str, Any] = {}
+
+        def look() -> bool:
+            row = self.scheduler.groups(space).get(name)
+            last.update(row or {})
+            assert not row or row["state"] in {*states, "assembling", "waiting", "starting", "running"}, row
+            if not row or row["state"] not in states or (row["state"] == "waiting" and row["why"] in unless):
+                return False
+            return re.search(words, row["text"]) is not None
+
+        try:
+            until(look, patience=SECONDS)
+        except AssertionError as error:
+            short = {
+                key: last.get(key) for key in ("state", "why", "text", "nodes", "size", "seen", "broken")
+            }
+            raise AssertionError(f"{space}/{name} is not {states} with {words!r}: {short}") from error
+        return last
+
+    # -- judging -----------------------------------------------------------------------------------------
+
+    def judged(self) -> dict[str, Verdict]:
+        """What kube-scheduler says of every placement, by namespace/name; a refusal is a failure."""
+        self.wait_bound(*self._claimed())
+        self.judge.copy(self.cluster)
+        pods = {key_of(pod): pod for pod in list_of(self.cluster, PODS)}
+        found: list[Verdict] = []
+        told: list[str] = []
+        for step in self._steps:
+            if step.waited is None:
+                found += self.judge.verdicts([pods[key] for key in step.keys])
+            elif nodes := self.judge.ask(step.waited).feasible:
+                told.append(f"{step.keys} had to wait and could have gone to {sorted(nodes)}")
+        told += [f"{each.pod} on {each.node}: {each.refused}" for each in found if not each.allowed]
+        assert not told, "kube-scheduler says otherwise:\n" + "\n".join(told)
+        return {each.pod: each for each in found}
+
+    def _claimed(self) -> list[str]:
+        """Claims of pods that are placed: by now they have volumes."""
+        volumes = [each for pod in placed(list_of(self.cluster, PODS)) for each in pod["spec"]["volumes"]]
+        found = (each.get("persistentVolumeClaim") for each in volumes)
+        return [each["claimName"] for each in found if each]
+
+    def waits(self, pod: Object, words: str, *states: str) -> None:
+        """After `judged`: neither Fairlead nor kube-scheduler has a node for this pod; Fairlead says why."""
+        keys = self.submit([pod])
+        space, _, name = keys[0].partition("/")
+        self._row(space, name, set(states or ("waiting", "rejected")), words)
+        path = f"/api/v1/namespaces/{space}/pods/{name}"
+        verdict = self.judge.ask(self.cluster.client.get(path).json())
+        assert verdict.feasible == frozenset(), f"{name} waits ({words}) and could go to {verdict.feasible}"
+        assert not self.node_of(keys[0])
+        self._delete(path)
+
+    # -- afterwards --------------------------------------------------------------------------------------
+
+    def clear(self) -> None:
+        """All that the trial has made is gone, but for its empty namespaces."""
+        for space in self._spaces:
+            for kind in ("pods", "persistentvolumeclaims"):
+                self._delete(f"/api/v1/namespaces/{space}/{kind}")
+        for path in self._made:
+            self._delete(path)
+        until(lambda: not self._left(), "the trial's pods and claims to be gone", SECONDS)
+
+    def _left(self) -> list[Object]:
+        found = [*list_of(self.cluster, PODS), *list_of(self.cluster, "persistentvolumeclaims")]
+        return [each for each in found if each["metadata"]["namespace"] in self._spaces]
+
+    def _delete(self, path: str) -> None:
+        answer = self.cluster.client.request("DELETE", path, {"gracePeriodSeconds": 0})
+        assert answer.ok, answer.reason()
