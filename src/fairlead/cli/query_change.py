@@ -3,6 +3,7 @@
 Called by `cli.query_session`, which turns TreeErrors into one line. Must not match requests.
 """
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 RULE = "INFO: ============================="
 _READERS = ("jgf", "rv1exec")
+_WHOLE = re.compile(r"[+-]?[0-9]{1,15}")
 
 
 class Change:
@@ -179,10 +181,9 @@ class Change:
 
 
 def _number(word: str) -> int:
-    try:
-        return int(word)
-    except ValueError:
-        raise TreeError(f"{word!r} is not a number") from None
+    if not _WHOLE.fullmatch(word):
+        raise TreeError(f"{word!r:.60} is not a number")
+    return int(word)
 
 
 def _ranks(word: str) -> set[int]:

@@ -90,6 +90,9 @@ class Session:
         words = _words(line)
         if not words or words[0].startswith("#"):
             return True
+        if "\x00" in line:
+            self.error("a line must be text")
+            return True
         name = self._short.get(words[0], words[0])
         command = self.commands.get(name)
         if command is None:
@@ -212,10 +215,11 @@ class Session:
 
     def info(self, words: list[str]) -> None:
         """`info ID`."""
-        if not words[0].isdigit() or int(words[0]) not in self.jobs:
+        id_ = next((known for known in self.jobs if str(known) == words[0]), None)
+        if id_ is None:
             print(f"ERROR: jobid doesn't exist: {words[0]}", flush=True)
-            return
-        self._info(int(words[0]))
+        else:
+            self._info(id_)
 
     def _info(self, id_: int) -> None:
         job = self.jobs[id_]

@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterable, Sequence
 
 MOST = 1 << 22
-_RANGE = re.compile(r"(\d+)(?:-(\d+))?")
+"""How many numbers or hosts a text may stand for."""
+_RANGE = re.compile(r"([0-9]{1,14})(?:-([0-9]{1,14}))?")
 _HOSTS = re.compile(r"([^\[\],]*)(?:\[([^\[\]]*)\])?([^\[\],]*)")
 _TAIL = re.compile(r"(.*?)(\d+)")
 
@@ -20,6 +21,7 @@ def idset(text: str) -> list[int]:
     found: list[int] = []
     for piece in filter(None, body.split(",")):
         found.extend(int(number) for number in _numbers(piece, text))
+        _bounded(found, text)
     return sorted(set(found))
 
 
@@ -33,13 +35,14 @@ def hostlist(text: str) -> list[str]:
     found: list[str] = []
     for piece in _pieces(text):
         match = _HOSTS.fullmatch(piece)
-        if match is None:
-            raise ValueError(f"{text!r} is not a list of hosts such as node[0-3,7]")
+        if match is None or not piece.isprintable():
+            raise ValueError(f"{text!r:.60} is not a list of hosts such as node[0-3,7]")
         if match[2] is None:
             found.append(piece)
             continue
         for part in filter(None, match[2].split(",")):
             found.extend(f"{match[1]}{number}{match[3]}" for number in _numbers(part, text))
+            _bounded(found, text)
     return found
 
 
@@ -61,6 +64,11 @@ def hostlist_text(names: Sequence[str]) -> str:
     return ",".join(pieces)
 
 
+def _bounded(found: Sequence[object], text: str) -> None:
+    if len(found) > MOST:
+        raise ValueError(f"{text!r:.60} stands for more than {MOST}")
+
+
 def _pieces(text: str) -> list[str]:
     """Split at commas outside brackets."""
     pieces, depth = [""], 0
@@ -77,10 +85,10 @@ def _numbers(piece: str, whole: str) -> list[str]:
     """The numbers of "3" or "0-3", with the zeros that lead them."""
     match = _RANGE.fullmatch(piece.strip())
     if match is None:
-        raise ValueError(f"{whole!r} is not a set of numbers such as 0-3,7")
+        raise ValueError(f"{whole!r:.60} is not a set of numbers such as 0-3,7")
     first, last = int(match[1]), int(match[2] or match[1])
     if last < first or last - first >= MOST:
-        raise ValueError(f"{whole!r}: {piece} is not a range")
+        raise ValueError(f"{whole!r:.60}: {piece:.40} is not a range")
     width = len(match[1])
     return [str(number).zfill(width) for number in range(first, last + 1)]
 

@@ -5,6 +5,7 @@ source gets. Only the containment subsystem is generated. All errors are TreeErr
 Must not know what types mean.
 """
 
+import re
 import xml.etree.ElementTree as ET
 
 import numpy as np
@@ -13,6 +14,11 @@ from msgspec import Struct, field
 from fairlead.core.tree.parts import Ints, Kind, Parts, Short, TreeError
 
 _CONTAINMENT = "containment"
+MOST = 1 << 24
+"""How many vertices a recipe may generate: more is a slip of the pen, and would fill the memory."""
+_LARGEST = 1 << 31
+_DEEPEST = 64
+_WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
 
 
 class _Kind(Struct, frozen=True):
@@ -89,11 +95,15 @@ def _generate(
     `sources` are the vertices of this name, then their parents, and so on up to the root.
     """
     if name in above:
-        raise TreeError(f"GRUG: node {name!r} contains itself")
+        raise TreeError(f"GRUG: node {name!r:.60} contains itself")
+    if len(above) > _DEEPEST:
+        raise TreeError(f"GRUG: more than {_DEEPEST} levels")
     for edge in edges:
         if edge.source != name:
             continue
-        lineage = [np.repeat(each, max(edge.scale, 0)) for each in sources]
+        if made.count + edge.scale * len(sources[0]) > MOST:
+            raise TreeError(f"GRUG: edge from {name!r} to {edge.target!r}: more than {MOST} vertices in all")
+        lineage = [np.repeat(each, edge.scale) for each in sources]
         at = _numbered(lineage[min(edge.scope, len(lineage) - 1)])
         targets = made.add(place[edge.target], lineage[0], edge.start + at * edge.stride)
         _generate(edge.target, [targets, *lineage], edges, place, made, above | {name})
@@ -130,16 +140,19 @@ def _recipe(text: str) -> tuple[dict[str, _Kind], list[_Edge]]:
 
 def _kind(element: ET.Element, data: dict[str, str]) -> _Kind | None:
     name = element.get("id", "")
-    where = f"GRUG: node {name!r}"
+    where = f"GRUG: node {name!r:.60}"
     if data.get("subsystem", _CONTAINMENT) != _CONTAINMENT:
         return None
     if not data.get("type"):
         raise TreeError(f"{where}: the key 'type' is missing")
+    for key in ("type", "basename"):
+        if not data.get(key, "").isprintable():
+            raise TreeError(f"{where}: {key} is {data[key]!r:.60}, but must be a word")
     return _Kind(
         name,
         data["type"],
         data.get("basename") or data["type"],
-        _number(data, "size", 1, where),
+        _number(data, "size", 1, where, 1),
         data.get("unit", ""),
         _number(data, "root", 0, where) == 1,
     )
@@ -147,19 +160,19 @@ def _kind(element: ET.Element, data: dict[str, str]) -> _Kind | None:
 
 def _edge(element: ET.Element, data: dict[str, str], kinds: dict[str, _Kind]) -> _Edge | None:
     source, target = element.get("source", ""), element.get("target", "")
-    where = f"GRUG: edge {element.get('id', '')!r}"
+    where = f"GRUG: edge {element.get('id', '')!r:.60}"
     if data.get("e_subsystem", _CONTAINMENT) != _CONTAINMENT or data.get("relation", "contains") == "in":
         return None
     for end in (source, target):
         if end not in kinds:
-            raise TreeError(f"{where}: there is no node {end!r} in the containment subsystem")
+            raise TreeError(f"{where}: there is no node {end!r:.60} in the containment subsystem")
     if data.get("gen_method", "MULTIPLY") != "MULTIPLY":
         return None
     return _Edge(
         source,
         target,
-        _number(data, "multi_scale", 1, where),
-        _number(data, "id_scope", 0, where),
+        _number(data, "multi_scale", 1, where, 0),
+        _number(data, "id_scope", 0, where, 0),
         _number(data, "id_start", 0, where),
         _number(data, "id_stride", 1, where),
     )
@@ -170,12 +183,13 @@ def _data(element: ET.Element, kind: str, defaults: dict[tuple[str, str], str]) 
     return {**{key: value for (for_, key), value in defaults.items() if for_ == kind}, **own}
 
 
-def _number(data: dict[str, str], key: str, default: int, where: str) -> int:
+def _number(data: dict[str, str], key: str, default: int, where: str, least: int = -_LARGEST) -> int:
     text = data.get(key, "")
-    try:
-        return int(text) if text else default
-    except ValueError:
-        raise TreeError(f"{where}: {key} is {text!r}, but must be a whole number") from None
+    number = default if not text else int(text) if _WHOLE.fullmatch(text) else least - 1
+    if not least <= number <= _LARGEST:
+        above = f", at least {least}" if least >= 0 else ""
+        raise TreeError(f"{where}: {key} is {text!r:.60}, but must be a whole number{above}")
+    return number
 
 
 def _all(element: ET.Element, tag: str) -> list[ET.Element]:

@@ -13,6 +13,9 @@ from fairlead.core.tree.columns import Pool, Tree, TreeError
 from fairlead.model.idset import hostlist, hostlist_text, idset, idset_text
 
 Fields = dict[str, Any]
+MOST = 1 << 22
+"""How many vertices an R may have: more is a slip of the pen, and would fill the memory."""
+_MOST_DIGITS = 14
 
 
 def read(text: str) -> list[Pool]:
@@ -21,6 +24,8 @@ def read(text: str) -> list[Pool]:
     ranks = sorted(rank for own, _ in entries for rank in own)
     if len(names) != len(ranks):
         raise TreeError(f"R: nodelist has {len(names)} hosts for {len(ranks)} ranks")
+    if sum(len(own) * (1 + sum(map(len, below.values()))) for own, below in entries) > MOST:
+        raise TreeError(f"R: more than {MOST} vertices in all")
     hosts = dict(zip(ranks, names, strict=True))
     pools = [Pool("0", None, "cluster", "cluster", "cluster0", 0, 0)]
     for own, children in entries:
@@ -118,8 +123,9 @@ def _execution(text: str) -> tuple[_Entries, list[str], dict[str, set[int]]]:
         value: Any = msgspec.json.decode(text)
     except (msgspec.MsgspecError, RecursionError) as error:
         raise TreeError(f"R: not JSON: {error}") from None
-    if not isinstance(value, dict) or cast("Fields", value).get("version") != 1:
-        raise TreeError("R: the key 'version' must be 1")
+    version: Any = cast("Fields", value).get("version", "missing") if isinstance(value, dict) else "missing"
+    if isinstance(version, bool) or version != 1:
+        raise TreeError(f"R: the key 'version' must be 1; it is {version!r:.60}")
     execution = _object(cast("Fields", value).get("execution"), "execution")
     rows: Any = execution.get("R_lite")
     if not isinstance(rows, list):
@@ -129,9 +135,12 @@ def _execution(text: str) -> tuple[_Entries, list[str], dict[str, set[int]]]:
         for number, row in enumerate(cast("list[Any]", rows)):
             fields = _object(row, f"execution.R_lite[{number}]")
             children = _object(fields.get("children", {}), f"execution.R_lite[{number}].children")
-            below = {type_: idset(str(ids)) for type_, ids in children.items()}
+            below = {_type(type_): idset(str(ids)) for type_, ids in children.items()}
             entries.append((idset(str(fields.get("rank", ""))), below))
-        names = [name for word in execution.get("nodelist", []) for name in hostlist(str(word))]
+        hosts: Any = execution.get("nodelist", [])
+        if not isinstance(hosts, list):
+            raise TreeError("R: execution.nodelist must be a list")
+        names = [name for word in cast("list[Any]", hosts) for name in hostlist(str(word))]
         words = _object(execution.get("properties", {}), "execution.properties")
         return entries, names, {word: set(idset(str(ids))) for word, ids in words.items()}
     except ValueError as error:
@@ -144,11 +153,17 @@ def _object(value: object, where: str) -> Fields:
     return cast("Fields", value)
 
 
+def _type(word: str) -> str:
+    if not word or not word.isprintable():
+        raise ValueError(f"{word!r:.60} is not a type")
+    return word
+
+
 def _split(name: str) -> tuple[str, str, int]:
     """Basename, name and id of a host: the digits it ends with are its id, -1 without any."""
     base = name.rstrip("0123456789")
     digits = name[len(base) :]
-    return base, name, int(digits) if digits else -1
+    return base, name, int(digits) if 0 < len(digits) <= _MOST_DIGITS else -1
 
 
 def _told_apart(pools: list[Pool]) -> list[Pool]:

@@ -12,6 +12,7 @@ from fairlead.core.tree.graph import Graph
 from fairlead.model.idset import hostlist
 
 _TOKEN = re.compile(r"\s*(\(|\)|[^\s()]+)")
+_ID = re.compile(r"[0-9]{1,18}")
 Test = Callable[[int], bool]
 
 _VALUES = {
@@ -117,7 +118,7 @@ class Found:
             return lambda v: value in self.graph.tree.properties(v)
         if key == "names":
             return self._names(value)
-        if key in _JOBS and value.isdigit():
+        if key in _JOBS and _ID.fullmatch(value):
             return self._of_job(key, int(value))
         raise self._wrong()
 
