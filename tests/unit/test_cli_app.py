@@ -444,7 +444,9 @@ def test_replay_needs_a_file(capsys: pytest.CaptureFixture[str]):
 
 # -- help, version, kubectl, completion --------------------------------------------------------------
 
-COMMANDS = ("queue", "queues", "explain", "nodes", "scheduler", "replay", "filter", "jobspec", "version")
+COMMANDS = (
+    "queue", "queues", "explain", "nodes", "graph", "scheduler", "replay", "filter", "jobspec", "version",
+)  # fmt: skip
 SUB_COMMANDS = ("cluster up", "cluster down", "cluster status", "db url", "db shell")
 
 

@@ -8,10 +8,19 @@ from typing import Any
 import msgspec
 
 from fairlead import __version__
-from fairlead.model.view import ExplanationPage, Failure, Health, NodePage, QueuePage, QueuesPage, Version
+from fairlead.model.view import (
+    ExplanationPage,
+    Failure,
+    GraphPage,
+    Health,
+    NodePage,
+    QueuePage,
+    QueuesPage,
+    Version,
+)
 
 _REF = "#/components/schemas/{name}"
-_ANSWERS = (QueuePage, QueuesPage, ExplanationPage, NodePage, Version, Health, Failure)
+_ANSWERS = (QueuePage, QueuesPage, ExplanationPage, NodePage, GraphPage, Version, Health, Failure)
 
 
 def document() -> dict[str, Any]:
@@ -51,6 +60,7 @@ def document() -> dict[str, Any]:
                 _404="No such group is known.",
             ),
             "/api/v1/nodes": get("All nodes and what is free on them.", NodePage),
+            "/api/v1/graph": get("The cluster as a containment tree, in JSON Graph Format.", GraphPage),
             "/api/v1/version": get("The version of the scheduler.", Version),
             "/healthz": get("Whether the process turns.", Health),
             "/readyz": get("Whether groups can be placed.", Health, _503="They cannot, for these reasons."),

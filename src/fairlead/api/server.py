@@ -77,6 +77,7 @@ class Answers:
             "/api/v1/queues": self.queues,
             "/api/v1/groups/{name:path}": self.group,
             "/api/v1/nodes": self.nodes,
+            "/api/v1/graph": self.graph,
             "/api/v1/version": self.version,
             "/openapi.json": self.openapi,
             "/healthz": self.healthz,
@@ -106,6 +107,9 @@ class Answers:
 
     async def nodes(self, _: Request) -> Response:
         return reply(self.source.nodes())
+
+    async def graph(self, _: Request) -> Response:
+        return reply(await self.source.graph())
 
     async def version(self, _: Request) -> Response:
         return reply(Version("fairlead", __version__))

@@ -5,16 +5,23 @@ running scheduler. Read-only: nothing here may change the state. It runs in the 
 the state never changes under an answer.
 """
 
+import asyncio
 import time
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import msgspec
 
 from fairlead.core import story, views
+from fairlead.core.containment import pools
 from fairlead.core.state import State
+from fairlead.core.tree.columns import Tree
 from fairlead.model.group import GroupRecord
+from fairlead.model.node import Node
 from fairlead.model.view import (
     Explanation,
     ExplanationPage,
+    GraphPage,
     Health,
     Member,
     NodePage,
@@ -22,6 +29,7 @@ from fairlead.model.view import (
     QueuesPage,
 )
 from fairlead.runtime.metrics import Metrics
+from fairlead.wire import jgf
 
 MOST_ENDED = 10_000
 
@@ -49,9 +57,15 @@ class Source(Protocol):
 
     def nodes(self) -> NodePage: ...
 
+    async def graph(self) -> GraphPage: ...
+
     def health(self) -> Health: ...
 
     def metrics(self) -> bytes: ...
+
+
+def _drawn(nodes: Sequence[Node], keys: Sequence[str]) -> dict[str, Any]:
+    return msgspec.json.decode(jgf.whole(Tree(pools(nodes, keys))))["graph"]
 
 
 class EngineSource:
@@ -120,6 +134,14 @@ class EngineSource:
 
     def nodes(self) -> NodePage:
         return NodePage(self._now(), "scheduler", self._warnings(), tuple(views.node_rows(self._state)))
+
+    async def graph(self) -> GraphPage:
+        """Drawn in another thread, from nodes that do not change: where there are many it takes seconds."""
+        inventory, keys = self._state.inventory, self._state.settings.topology
+        known = zip(inventory.nodes, inventory.gone_at, strict=True)
+        nodes = [node for node, gone in known if node is not None and not gone]
+        now, warnings = self._now(), self._warnings()
+        return GraphPage(now, "scheduler", warnings, await asyncio.to_thread(_drawn, nodes, keys))
 
     def health(self) -> Health:
         return views.health(self._state)

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from fairlead.cli.errors import CliError
-from fairlead.model.view import ExplanationPage, Failure, NodePage, QueuePage, QueuesPage
+from fairlead.model.view import ExplanationPage, Failure, GraphPage, NodePage, QueuePage, QueuesPage
 from fairlead.runtime import address
 
 T = TypeVar("T")
@@ -77,6 +77,11 @@ def explain(where: Where, name: str) -> ExplanationPage:
 def nodes(where: Where) -> NodePage:
     """All nodes; only a running scheduler knows them."""
     return _ask(where, "/api/v1/nodes", NodePage, "nodes")
+
+
+def graph(where: Where) -> GraphPage:
+    """The cluster as a tree; only a running scheduler knows it."""
+    return _ask(where, "/api/v1/graph", GraphPage, "nodes")
 
 
 def queues(where: Where) -> QueuesPage:

@@ -1,4 +1,4 @@
-"""What `fairlead queue`, `queues`, `explain` and `nodes` do once their options are read.
+"""What `fairlead queue`, `queues`, `explain`, `nodes` and `graph` do once their options are read.
 
 Called by `cli.main`, which imports this late: it brings rich along. stdout carries the answer, stderr
 how old it is and what is not shown, so that a pipe gets nothing but rows.
@@ -17,9 +17,9 @@ from rich.text import Text
 from fairlead.cli import ask, prose, tables, words
 from fairlead.cli.ask import Where
 from fairlead.cli.errors import CliError
-from fairlead.model.view import ExplanationPage, NodePage, QueuePage, QueuesPage
+from fairlead.model.view import ExplanationPage, GraphPage, NodePage, QueuePage, QueuesPage
 
-Page = QueuePage | QueuesPage | ExplanationPage | NodePage
+Page = QueuePage | QueuesPage | ExplanationPage | NodePage | GraphPage
 
 
 def queue(
@@ -74,6 +74,22 @@ def nodes(where: Where, *, output: str) -> None:
         tables.show(out, tables.nodes(page, output == "wide", out.width))
     else:
         typer.echo("no nodes", err=True)
+    return None
+
+
+def graph(where: Where, *, output: str, whole: bool) -> None:
+    """The cluster's tree as a table or a file."""
+    from fairlead.cli import graph as drawing  # it brings numpy along
+
+    page = ask.graph(where)
+    if output == "json":
+        return _json(page)
+    _tell_age(page)
+    if output == "jgf":
+        typer.echo(drawing.text(page, whole), nl=False)
+    else:
+        out = tables.console(output == "wide")
+        tables.show(out, drawing.table(page, output == "wide", out.width))
     return None
 
 

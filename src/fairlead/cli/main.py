@@ -31,6 +31,15 @@ class Output(StrEnum):
     json = "json"
 
 
+class Graphs(StrEnum):
+    """How the cluster's tree is printed."""
+
+    table = "table"
+    wide = "wide"
+    jgf = "jgf"
+    json = "json"
+
+
 class Jobspecs(StrEnum):
     """How jobspecs are printed."""
 
@@ -189,6 +198,24 @@ def nodes(
     from fairlead.cli import commands
 
     commands.nodes(_where(server, data_dir, database_url), output=output)
+
+
+@app.command(epilog="Example: fairlead graph -o jgf > cluster.json")
+def graph(
+    output: Annotated[
+        Graphs, typer.Option("--output", "-o", help="table, wide, jgf or json.")
+    ] = Graphs.table,
+    whole: Annotated[
+        bool, typer.Option("--whole", help="With jgf: one vertex for all that a node has of a resource.")
+    ] = False,
+    server: ServerOption = "",
+    data_dir: DataDirOption = None,
+    database_url: DatabaseOption = "",
+) -> None:
+    """The cluster as a tree of zones, racks and nodes; -o jgf for `fairlead resource-query -f jgf`."""
+    from fairlead.cli import commands
+
+    commands.graph(_where(server, data_dir, database_url), output=output, whole=whole)
 
 
 @app.command(epilog="Example: fairlead replay batches.jsonl")

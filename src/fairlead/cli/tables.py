@@ -273,6 +273,18 @@ def nodes(page: NodePage, wide: bool = False, width: int = _WIDTH) -> Table:
     return _table(columns, rows, _UNLIMITED if wide else width)
 
 
+_GRAPH = (
+    Column("PLACE"),
+    Column("LEVEL"),
+    *(Column(title, right=True) for title in ("NODES", "UP", "CORES", "GPUS", "MEMORY")),
+)
+
+
+def graph(lines: Sequence[Row], wide: bool = False, width: int = _WIDTH) -> Table:
+    """The cluster's tree as lines: what is in each place."""
+    return _table(_GRAPH, lines, _UNLIMITED if wide else width)
+
+
 def _short_names(page: NodePage) -> list[str]:
     """Without their domain, if they still differ: it is the same for all, and long."""
     short = [row.name.partition(".")[0] for row in page.nodes]

@@ -284,7 +284,7 @@ def node_rows(state: State) -> list[NodeRow]:
                 exclusive=any((PLACES, WHOLE) in amounts for amounts in holders.values()),
             )
         )
-    return sorted(rows, key=lambda node: _natural(node.name))
+    return sorted(rows, key=lambda node: natural(node.name))
 
 
 def _shown(resource: str) -> bool:
@@ -307,7 +307,7 @@ def _groups_on(state: State, pods: dict[str, tuple[tuple[str, int], ...]]) -> tu
     return tuple(found)
 
 
-def _natural(name: str) -> tuple[tuple[int, int, str], ...]:
+def natural(name: str) -> tuple[tuple[int, int, str], ...]:
     """n2 before n10: runs of digits compare as numbers."""
     parts = _RUNS.findall(name)
     return tuple((0, int(part), part) if part.isdecimal() else (1, 0, part) for part in parts)

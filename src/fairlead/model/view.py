@@ -7,6 +7,7 @@ milli-cores for cpu and whole units (bytes, devices) for everything else.
 """
 
 from enum import StrEnum
+from typing import Any
 
 from msgspec import Struct
 
@@ -145,6 +146,19 @@ class NodePage(Struct, frozen=True):
     source: str
     warnings: tuple[str, ...]
     nodes: tuple[NodeRow, ...]
+
+
+class GraphPage(Struct, frozen=True):
+    """The cluster as a containment tree in JSON Graph Format; see QueuePage for the other fields.
+
+    `graph` has `nodes` and `edges`: the cluster, zones and racks, nodes, and one vertex for each resource of
+    a node, as large as what can be allocated of it. Memory is in units of 2^20 bytes.
+    """
+
+    as_of: int
+    source: str
+    warnings: tuple[str, ...]
+    graph: dict[str, Any]
 
 
 class Stage(Struct, frozen=True):
