@@ -7,16 +7,19 @@ from msgspec import structs
 from test_engine import engine, node, pod, starting
 from test_surroundings import seen
 
+from fairlead.control import RECONCILERS
 from fairlead.control.claims import AGAIN, PATIENCE
 from fairlead.core.cycle import plan_now
 from fairlead.core.engine import Engine
+from fairlead.core.story import explain
 from fairlead.model import command as cmd
 from fairlead.model import event as ev
 from fairlead.model.group import Phase, Why
-from fairlead.model.plan import Start
+from fairlead.model.plan import Grant, Placement, Start
 from fairlead.model.pod import Pod, Shape
 from fairlead.model.rules import CLAIM, Rules, Volume
 from fairlead.model.selector import Expression, Operator
+from fairlead.model.settings import Settings
 from fairlead.model.storage import Claim, PersistentVolume, StorageClass
 
 HOST = "kubernetes.io/hostname"
@@ -218,6 +221,37 @@ def test_claims_are_waited_for_no_longer_than_kube_scheduler_does():
     assert of(out, cmd.Announce)[0].note == "not bound to n0: claims not bound within 600 s: data"
     made.learn([ev.Tick(PATIENCE + 2 * AGAIN)])
     assert not made.state.intents
+
+
+def test_explain_says_which_claims_are_waited_for():
+    made, _ = begun(claim("data", MADE), pods=(user("p", "data"),))
+    (group,) = made.state.groups.values()
+    assert explain(made.state, group, made.state.now).notes == ("not bound before these claims are: data",)
+
+
+def test_a_new_process_goes_on_where_the_old_one_was_killed():
+    """Its grant is in the store; one claim is written already, the other was not sent."""
+    old, commands = begun(claim("a", MADE), claim("b"), disk("one", "n0"), pods=(user("p", "a", "b"),))
+    asked = {ask.claim.name: ask for ask in of(commands, cmd.BindClaim)}
+    assert asked["b"].volume.name == "one" and asked["a"].volume is None
+    (group,) = old.state.groups.values()
+    made = Engine(Settings(pace=0), RECONCILERS)
+    grant = Grant(asked["a"].grant, "1-1", group.id, 1, 1_000, (Placement("p", "n0"),))
+    events = [
+        ev.Tick(2_000),
+        *hosts("n0", "n1"),
+        *[told(each) for each in (LOCAL, MADE, claim("a", MADE, selected_node="n0"), claim("b"))],
+        told(disk("one", "n0")),
+        ev.GroupRestored(group.record()),
+        ev.GrantRestored(grant, not_before=12_000),
+        ev.PodSeen(user("p", "a", "b")),
+        ev.StoreReady(2),
+        *[ev.Synced(source) for source in made.state.settings.sources],
+    ]
+    assert not of(made.learn(events), cmd.BindClaim), "a request of the old process may be on its way"
+    out = made.learn([ev.Tick(12_000)])
+    assert [(ask.claim.name, ask.volume.name) for ask in of(out, cmd.BindClaim)] == [("b", "one")]
+    assert not of(out, cmd.Bind)
 
 
 def test_a_claim_that_members_on_two_nodes_share_is_made_for_the_first():

@@ -1,15 +1,15 @@
 """What is decided of claims that wait for their first consumer, and what has become of it.
 
 Called by `core.verify` for each pod that is granted a node, so that the next pod of a plan finds its volume
-taken, and by `control.claims` before the pod is bound. Decides by `core.filters.binding`, keeps it in
-`core.surroundings`. Doing it twice changes nothing.
+taken, and by `control.claims` before the pod is bound; `core.story` asks what is waited for. Decides by
+`core.filters.binding`, keeps it in `core.surroundings`. Doing it twice changes nothing.
 """
 
 from fairlead.core.filters.binding import decide
 from fairlead.core.filters.cluster import Cluster
 from fairlead.core.filters.pods import PodIndex
 from fairlead.core.filters.volumes import claim_name
-from fairlead.core.state import State
+from fairlead.core.state import Group, State
 from fairlead.core.surroundings import Choice, Name
 from fairlead.model.pod import Pod
 from fairlead.model.rules import CLAIM, EPHEMERAL
@@ -80,6 +80,15 @@ def failed(state: State, choice: Choice) -> str:
     if volume.claim[:2] != choice.claim or volume.claim[2] not in ("", claim.uid):
         return f"volume {choice.volume} belongs to claim {volume.claim[0]}/{volume.claim[1]} now"
     return ""
+
+
+def waited_for(state: State, group: Group) -> list[str]:
+    """The claims, by name, that must be bound before the group's pods are."""
+    held = state.surroundings.held
+    grants = dict.fromkeys(
+        intent.grant for uid in group.pods if (intent := state.intents.get(uid)) is not None
+    )
+    return [name for grant in grants if grant in held for _, name in held[grant].claims]
 
 
 def _cluster(state: State) -> Cluster:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from fairlead.core import durations, topology
+from fairlead.core.assume import waited_for
 from fairlead.core.estimates import unpromised
 from fairlead.core.explain import amounts_text, blocked, unsatisfiable
 from fairlead.core.groups import members
@@ -350,6 +351,8 @@ def _notes(state: State, group: Group) -> list[str]:
     joining = len(members(state, group).waiting)
     if group.phase is Phase.RUNNING and joining:
         notes.append(f"waiting to join it: {joining} {_pods(joining)}")
+    if claims := waited_for(state, group):
+        notes.append(f"not bound before these claims are: {', '.join(claims)}")
     if group.attempts:
         notes.append(f"failed starts so far: {group.attempts}")
     return notes
