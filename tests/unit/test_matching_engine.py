@@ -1,5 +1,6 @@
 """Pods that mind other pods, through the whole engine: what people are told, and what was wrong once."""
 
+import pytest
 from msgspec import structs
 from test_engine import engine, node, one, pod
 
@@ -8,8 +9,10 @@ from fairlead.core.engine import Engine
 from fairlead.model import command as cmd
 from fairlead.model import event as ev
 from fairlead.model.group import Outcome, Phase, Why
+from fairlead.model.node import Taint
 from fairlead.model.pod import Pod
-from fairlead.model.rules import PodTerm, Rules, Spread
+from fairlead.model.preferences import Preferences
+from fairlead.model.rules import NO_RULES, PodTerm, Rules, Spread
 from fairlead.model.selector import Expression, Operator
 from fairlead.model.settings import Settings
 
@@ -137,3 +140,59 @@ def test_unlike_members_on_one_node_are_counted_together():
     commands = made.learn([ev.PodSeen(small), ev.PodSeen(large)])
     assert answer(made, commands) == {}
     assert not made.last_stale
+
+
+# -- wishes: they decide where the policy sees no difference -----------------------------------------
+
+
+def wishing(name: str, **wishes: object) -> ev.PodSeen:
+    return ev.PodSeen(structs.replace(pod(name), wishes=Preferences(**wishes)))
+
+
+def zoned(name: str, zone: str, **fields: object) -> ev.NodeSeen:
+    return ev.NodeSeen(node(name, labels={HOST: name, ZONE: zone}, **fields))
+
+
+IN_TWO = ((50, (Expression(ZONE, Operator.IN, ("2",)),)),)
+
+
+@pytest.mark.parametrize("match", ["first", "pack", "spread"])
+def test_preferred_node_affinity_decides_between_equals(match: str):
+    made, commands = engine(
+        zoned("a", "1"), zoned("b", "2"), zoned("c", "1"), settings=Settings(pace=0, match=match)
+    )
+    assert commands == []
+    commands = made.learn([wishing("p", nodes=IN_TWO)])
+    assert answer(made, commands) == {"p": "b"}
+
+
+def test_a_wish_does_not_outweigh_the_policy():
+    made, _ = engine(zoned("a", "1"), zoned("b", "2"), settings=Settings(pace=0, match="pack"))
+    made.learn([ev.PodSeen(pod("there", node="a", scheduler="other"))])
+    commands = made.learn([wishing("p", nodes=IN_TWO)])
+    assert answer(made, commands) == {"p": "a"}
+
+
+def test_a_node_that_prefers_to_be_left_alone_comes_last():
+    shy = (Taint("k", "v", "PreferNoSchedule"),)
+    made, commands = engine(zoned("a", "1", taints=shy), zoned("b", "1"), *gang("g", NO_RULES, 5))
+    found = list(answer(made, commands).values())
+    assert (found.count("a"), found.count("b")) == (1, 4)
+
+
+def test_a_large_image_is_not_pulled_again_where_it_need_not_be():
+    here = (("big:1", 900 << 20),)
+    made, _ = engine(zoned("a", "1"), zoned("b", "1", images=here), zoned("c", "1"))
+    commands = made.learn([wishing("p", images=("big:1",)), wishing("q", images=("small:1",))])
+    assert answer(made, commands) == {"p": "b", "q": "a"}
+
+
+def test_preferred_pod_affinity_and_soft_spread_look_at_the_pods_there():
+    db = structs.replace(pod("db", node="b", scheduler="other"), labels={"app": "db"})
+    near = ((100, PodTerm(HOST, (Expression("app", Operator.IN, ("db",)),))),)
+    made, _ = engine(zoned("a", "1"), zoned("b", "1"), zoned("c", "1"), ev.PodSeen(db))
+    commands = made.learn([wishing("p", affinity=near), wishing("q", anti_affinity=near)])
+    assert answer(made, commands) == {"p": "b", "q": "a"}
+    even = (Spread(HOST, (Expression("app", Operator.IN, ("db",)),)),)
+    made, _ = engine(zoned("b", "1"), zoned("c", "1"), ev.PodSeen(db))
+    assert answer(made, made.learn([wishing("r", spread=even)])) == {"r": "c"}

@@ -20,6 +20,7 @@ from fairlead.core.filters.run import feasible, verdicts
 from fairlead.core.filters.scores import Wishes
 from fairlead.core.filters.verdict import Verdict
 from fairlead.core.inventory import Inventory
+from fairlead.core.labels import image_table
 from fairlead.model.pod import Pod
 from fairlead.wire import cases
 from fairlead.wire.cases import Case
@@ -76,7 +77,9 @@ def _scores(case: Case, cluster: Cluster, found: Mapping[str, Verdict]) -> Answe
     if not mask.any():
         return {}
     try:
-        ranks = rank(cluster, Wishes(case.images, case.services), case.pod, mask)
+        rows = cluster.inventory.rows
+        images = image_table((rows[name], there) for name, there in case.images.items())
+        ranks = rank(cluster, Wishes(images, case.services), case.pod, mask)
     except ScoreError as error:
         return {"scoreError": str(error)}
     nodes: dict[str, dict[str, int]] = {node: {} for node in _feasible(cluster, found)}

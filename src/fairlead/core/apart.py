@@ -104,10 +104,11 @@ def _spots(matcher: "Matcher", task: Task, region: Mask | None) -> list[Spot] | 
 def _one_by_one(matcher: "Matcher", task: Task, like: Pod, region: Mask | None) -> list[Spot] | None:
     view, company = matcher.view(task.shape), matcher.company
     assert company is not None
+    liking = matcher.liking(task)
     spots: list[Spot] = []
     for _ in task.uids:
         good = (view.counts() > 0) & company.allowed(like)
-        row = matcher.pick(good if region is None else good & region)
+        row = matcher.pick(good if region is None else good & region, liking)
         if row < 0:
             return None
         matcher.take(task, [Spot(row, 1)])

@@ -8,9 +8,8 @@ request. If anything is left over, nothing is placed: then order matters, and th
 from collections.abc import Generator, Iterator, Sequence
 
 from fairlead.core.match import Matcher
-from fairlead.core.snapshot import Request
+from fairlead.core.snapshot import Request, Task
 from fairlead.model.plan import Placement
-from fairlead.model.pod import Shape
 
 WORTH = 256
 """Below so many pods the usual way is as fast."""
@@ -26,22 +25,23 @@ def place_all(
     if classes is None:
         return None
     mark = matcher.draft.mark()
-    nodes: dict[int, Iterator[str]] = {}
-    for i in matcher.hardest_first([shape for shape, _ in classes]):
+    nodes: dict[tuple[int, int], Iterator[str]] = {}
+    keys = list(classes)
+    for i in matcher.hardest_first([task.shape for task, _ in classes.values()]):
         yield
-        shape, total = classes[i]
-        names = matcher.nodes_for(shape, total)
+        key = keys[i]
+        names = matcher.nodes_for(*classes[key])
         if names is None:
             matcher.draft.rewind(mark)
             return None
-        nodes[id(shape)] = names
+        nodes[key] = names
     placed: list[tuple[Placement, ...]] = []
     for request in waiting:
         placed.append(
             tuple(
                 Placement(uid, node)
                 for task in request.tasks
-                for uid, node in zip(task.uids, nodes[id(task.shape)], strict=False)
+                for uid, node in zip(task.uids, nodes[_class(task)], strict=False)
             )
         )
         if not len(placed) % WORTH:
@@ -49,21 +49,25 @@ def place_all(
     return placed
 
 
-def _classes(waiting: Sequence[Request]) -> list[tuple[Shape, int]] | None:
-    """Each shape with how many pods want it; None if there are too few pods or too many shapes."""
+def _class(task: Task) -> tuple[int, int]:
+    return id(task.shape), id(task.wishes)
+
+
+def _classes(waiting: Sequence[Request]) -> dict[tuple[int, int], tuple[Task, int]] | None:
+    """Each kind of member with how many there are; None if there are too few pods or too many kinds."""
     if len(waiting) < 2:
         return None
     if any(request.layout.near for request in waiting):
         return None
-    totals: dict[int, int] = {}
-    shapes: dict[int, Shape] = {}
+    totals: dict[tuple[int, int], int] = {}
+    tasks: dict[tuple[int, int], Task] = {}
     pods = 0
     for request in waiting:
         for task in request.tasks:
-            key = id(task.shape)
-            shapes[key] = task.shape
+            key = _class(task)
+            tasks[key] = task
             totals[key] = totals.get(key, 0) + len(task.uids)
             pods += len(task.uids)
     if pods < WORTH or len(totals) * _PER_CLASS > pods:
         return None
-    return [(shapes[key], total) for key, total in totals.items()]
+    return {key: (tasks[key], total) for key, total in totals.items()}

@@ -10,9 +10,11 @@ from operator import itemgetter
 from fairlead.core.crowd import Crowd, Leaving, demanding
 from fairlead.core.filters.cluster import Cluster
 from fairlead.core.filters.pods import PodIndex
+from fairlead.core.filters.scores import Wishes
 from fairlead.core.running import began, expected_end
 from fairlead.core.spoken import placed
 from fairlead.core.state import State
+from fairlead.core.taste import Taste
 from fairlead.model.pod import Pod
 
 
@@ -31,6 +33,18 @@ def crowd_of(state: State, ahead: bool) -> Crowd | None:
         return None
     crowd.leaving = _leaving(state) if ahead else ()
     return crowd
+
+
+def taste_of(state: State) -> Taste | None:
+    """For the plan that is made next; None if no node is better liked than another."""
+    inventory = state.inventory
+    images = inventory.images()
+    if not (state.wishing or images or inventory.classes().disliked):
+        return None
+    if state.fond:
+        return Taste(cluster_of_now(state), Wishes(images))
+    alone = Cluster(inventory, PodIndex({}), frozen=inventory.classes())
+    return Taste(alone, Wishes(images))
 
 
 def cluster_of_now(state: State) -> Cluster:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fairlead.core.labels import NodeClasses
+from fairlead.core.labels import ImageTable, NodeClasses, image_table
 from fairlead.core.outline import Need
 from fairlead.core.tenancy import PLACES, WHOLE
 from fairlead.model.node import Node
@@ -63,6 +63,7 @@ class Inventory:
         self.possible: dict[int, tuple[str, str]] = {}
         """Verdicts of `core.cycle` on kinds of requests; a new one begins whenever any node changes."""
         self._classes: NodeClasses | None = None
+        self._images: ImageTable | None = None
 
     # -- reading -------------------------------------------------------------------------------------
 
@@ -74,6 +75,12 @@ class Inventory:
         if self._classes is None:
             self._classes = NodeClasses(self.nodes, [at > 0 for at in self.gone_at])
         return self._classes
+
+    def images(self) -> ImageTable:
+        """Where which images are. Not changed once given out."""
+        if self._images is None:
+            self._images = image_table([(row, node.images) for row, node in enumerate(self.nodes) if node])
+        return self._images
 
     def node(self, name: str) -> Node | None:
         """The node of this name if it is present now."""
@@ -123,6 +130,8 @@ class Inventory:
         """Add or replace a node. Returns whether anything that matters for placing changed."""
         row = self.rows.get(node.name)
         old = None if row is None else self.nodes[row]
+        if node.images != (old.images if old is not None else ()):
+            self._images = None
         if row is None:
             row = self._new_row(node)
         elif old is not None and not self.gone_at[row] and _same(old, node):

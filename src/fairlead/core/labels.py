@@ -1,4 +1,4 @@
-"""Static constraints as masks over nodes: selector, affinity, taints, readiness.
+"""Static constraints as masks over nodes: selector, affinity, taints, readiness; and where which images are.
 
 `core.inventory` owns one `NodeClasses` per state of the node metadata and hands it to snapshots;
 `core.match` asks it for masks. One mask per distinct constraint, computed over interned label columns
@@ -6,7 +6,7 @@ and cached until any node's metadata changes. Semantics: k8s.io/component-helper
 tolerations (core/v1), as kube-scheduler's NodeAffinity, TaintToleration and NodeUnschedulable use them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,6 +26,19 @@ TEMPORARY = "node.kubernetes.io/"
 _NOT_READY = Taint("node.kubernetes.io/not-ready")
 UNSCHEDULABLE = Taint("node.kubernetes.io/unschedulable")
 """A cordon counts as this taint."""
+
+
+ImageTable = Mapping[str, tuple[int, Sequence[int]]]
+"""Image name -> its bytes, and the rows of the nodes that have it."""
+
+
+def image_table(nodes: Iterable[tuple[int, Sequence[tuple[str, int]]]]) -> ImageTable:
+    """From (row, (name, bytes) of its images) of each node; of sizes that differ the first one counts."""
+    found: dict[str, tuple[int, dict[int, None]]] = {}
+    for row, images in nodes:
+        for name, size in images:
+            found.setdefault(name, (size, {}))[1][row] = None
+    return {name: (size, tuple(rows)) for name, (size, rows) in found.items()}
 
 
 def tolerates(tolerations: Sequence[Toleration], taint: Taint) -> bool:
@@ -59,6 +72,8 @@ class NodeClasses:
         self.columns = LabelColumns(self.names, [node.labels if node else {} for node in nodes])
         self.cordoned = np.array([node is not None and node.unschedulable for node in nodes], dtype=bool)
         self._taints = [node.taints if node else () for node in nodes]
+        self.disliked = any(t.effect == "PreferNoSchedule" for taints in self._taints for t in taints)
+        """Whether any node has a taint that makes it less liked."""
         self._tainted: dict[tuple[Toleration, ...], Mask] = {}
         self._now: dict[Constraints, Mask] = {}
         self._nominal: dict[Constraints, Mask] = {}

@@ -10,9 +10,11 @@ from msgspec import structs
 
 from fairlead.core.snapshot import Order, Request, Task
 from fairlead.core.state import IDLE, Group, State
+from fairlead.core.taste import of_others
 from fairlead.core.tenancy import tailored, without_places
 from fairlead.model.layout import NO_LAYOUT
 from fairlead.model.pod import Pod, Shape
+from fairlead.model.preferences import Preferences
 from fairlead.model.settings import QueueSettings
 
 _KINDS_KEPT = 256
@@ -47,7 +49,7 @@ def _tasks(state: State, queue: QueueSettings, pods: list[Pod]) -> tuple[Task, .
     """The pods by shape."""
     if len(pods) == 1:
         shape = _within(state, queue, pods[0].shape)
-        return (Task(shape, (pods[0].uid,), state.spoken.like(pods[0], shape)),)
+        return (Task(shape, (pods[0].uid,), state.spoken.like(pods[0], shape), pods[0].wishes),)
     shapes: dict[int, Shape] = {}
     members: dict[int, list[Pod]] = {}
     for pod in pods:
@@ -63,12 +65,12 @@ def _tasks(state: State, queue: QueueSettings, pods: list[Pod]) -> tuple[Task, .
 
 def _alike_ones(state: State, shape: Shape, pods: list[Pod]) -> list[Task]:
     """Pods of one shape, told apart by what else matters of them."""
-    likes = [state.spoken.like(pod, shape) for pod in pods]
-    uids: dict[int, list[str]] = {}
-    for like, pod in zip(likes, pods, strict=True):
-        uids.setdefault(id(like), []).append(pod.uid)
-    first = {id(like): like for like in likes}
-    return [Task(shape, tuple(uids[key]), like) for key, like in first.items()]
+    found: dict[tuple[int, int], tuple[Pod | None, Preferences, list[str]]] = {}
+    for pod in pods:
+        like = state.spoken.like(pod, shape)
+        key = (id(like), id(pod.wishes))
+        found.setdefault(key, (like, pod.wishes, []))[2].append(pod.uid)
+    return [Task(shape, tuple(uids), like, wishes) for like, wishes, uids in found.values()]
 
 
 def offer(state: State, group: Group, requests: tuple[Request, ...]) -> None:
@@ -93,8 +95,7 @@ def offer(state: State, group: Group, requests: tuple[Request, ...]) -> None:
         state.confined += bool(each.layout.required)
         for task in each.tasks:
             state.wanted.setdefault(id(task.shape), (task.shape, [0]))[1][0] += 1
-            if task.like is not None:
-                _count(state, task.like, 1)
+            _count(state, task, 1)
     state.waiting[group.id] = requests
     state.fresh[group.id] = None
     if state.planning != IDLE:
@@ -134,15 +135,20 @@ def withdraw(state: State, group: Group) -> None:
             count[0] -= 1
             if not count[0]:
                 del state.wanted[id(task.shape)]
-            if task.like is not None:
-                _count(state, task.like, -1)
+            _count(state, task, -1)
     group.requests = ()
     state.waiting.pop(group.id, None)
     state.fresh.pop(group.id, None)
     state.due_now.pop(group.id, None)
 
 
-def _count(state: State, like: Pod, step: int) -> None:
+def _count(state: State, task: Task, step: int) -> None:
+    like, wishes = task.like, task.wishes
+    if wishes.nodes or of_others(wishes):
+        state.wishing += step
+        state.fond += step * of_others(wishes)
+    if like is None:
+        return
     count = state.likes.setdefault(id(like), (like, [0]))[1]
     count[0] += step
     if not count[0]:

@@ -20,6 +20,7 @@ from fairlead.core.crowd import Company
 from fairlead.core.inventory import Ints, Vector, how_many
 from fairlead.core.labels import constraints
 from fairlead.core.snapshot import Draft, Request, Spot, Task, rows_since
+from fairlead.core.taste import MOST
 from fairlead.model.plan import Placement
 from fairlead.model.pod import Pod, Shape
 
@@ -108,6 +109,7 @@ class Matcher:
     def __init__(self, draft: Draft, policy: str, company: Company | None = None) -> None:
         self.draft, self.policy, self.company = draft, policy, company
         self._sign = {"first": 0, "pack": 1, "spread": -1}[policy]
+        self._likings: dict[tuple[int, int, int], tuple[Task, Ints | None]] = {}
         self._views: dict[int, tuple[Shape, View]] = {}
         self._by_class: dict[object, View] = {}
         self._failed: dict[object, None] = {}
@@ -152,7 +154,11 @@ class Matcher:
         """The same for one pod: the path that ten thousand of them take in one cycle."""
         known = self._views.get(id(task.shape))
         view = self.view(task.shape) if known is None else known[1]
-        row = view.lowest() if self._sign == 0 else view.most(self._sign)
+        liking = None if self.draft.snapshot.taste is None else self.liking(task)
+        if liking is not None:
+            row = self.pick(view.counts() > 0, liking)
+        else:
+            row = view.lowest() if self._sign == 0 else view.most(self._sign)
         if row < 0:
             return None
         self.draft.take(view.vector, row, 1)
@@ -166,6 +172,17 @@ class Matcher:
             return None
         return task.like
 
+    def liking(self, task: Task) -> Ints | None:
+        """[node] how much the members would like to be there; None if it is all the same to them."""
+        taste = self.draft.snapshot.taste
+        if taste is None:
+            return None
+        key = (id(task.shape), id(task.wishes), id(task.like))
+        known = self._likings.get(key)
+        if known is None:  # the task is kept, so that the ids stay taken
+            known = self._likings[key] = (task, taste.of(task, self.view(task.shape).mask))
+        return known[1]
+
     def ordered(self, tasks: tuple[Task, ...]) -> tuple[Task, ...]:
         if len(tasks) == 1:
             return tasks
@@ -177,10 +194,10 @@ class Matcher:
         room = [int(self.view(shape).counts().sum()) for shape in shapes]
         return sorted(range(len(shapes)), key=lambda i: (room[i], i))
 
-    def nodes_for(self, shape: Shape, total: int) -> Iterator[str] | None:
-        """Names of nodes for so many pods of the shape, one name per pod; None if they do not all fit."""
-        view = self.view(shape)
-        spots = self._choose(view.counts(), total)
+    def nodes_for(self, task: Task, total: int) -> Iterator[str] | None:
+        """Names of nodes for so many pods like the task's, one per pod; None if they do not all fit."""
+        view = self.view(task.shape)
+        spots = self._choose(view.counts(), total, self.liking(task))
         if spots is None:
             return None
         self.draft.take_all(view.vector, spots)
@@ -189,7 +206,7 @@ class Matcher:
 
     def many(self, task: Task, counts: Ints) -> list[Spot] | None:
         """Take places for all members of a task, at most `counts` per node; None if there are too few."""
-        spots = self._choose(counts, len(task.uids))
+        spots = self._choose(counts, len(task.uids), self.liking(task))
         if spots is not None:
             self.take(task, spots)
         return spots
@@ -201,32 +218,38 @@ class Matcher:
             for row, times in spots:
                 self.company.take(task.like, row, times)
 
-    def pick(self, good: Mask) -> int:
+    def pick(self, good: Mask, liking: Ints | None) -> int:
         """The policy's choice among these nodes; -1 if there are none."""
         row = int(good.argmax())
         if not good[row]:
             return -1
+        costs = self._costs(liking)
+        return row if costs is None else int(np.where(good, costs, _NEVER).argmin())
+
+    def _costs(self, liking: Ints | None) -> Ints | None:
+        """[node] the less, the sooner it is taken; None if in row order. Wishes count between equals only."""
         if not self._sign:
-            return row
-        load = self.draft.load()
-        if self._sign > 0:
-            return int(np.where(good, load, -_NEVER).argmax())
-        return int(np.where(good, load, _NEVER).argmin())
+            return None if liking is None else -liking
+        load = self.draft.load() * -self._sign
+        return load if liking is None else load * (MOST + 1) - liking
 
     def _rewind(self, mark: int, before: int) -> None:
         self.draft.rewind(mark)
         if self.company is not None:
             self.company.rewind(before)
 
-    def _choose(self, counts: Ints, wanted: int) -> list[Spot] | None:
+    def _choose(self, counts: Ints, wanted: int, liking: Ints | None) -> list[Spot] | None:
         counts = np.minimum(counts, wanted)
         if int(counts.sum()) < wanted:
             return None
         if self.policy == "spread":
-            return _level(counts, self.draft.load(), wanted)
+            costs = self._costs(liking)
+            assert costs is not None
+            return _level(counts, costs, wanted)
         order = np.flatnonzero(counts)
-        if self.policy == "pack":
-            order = order[np.argsort(-self.draft.load()[order], kind="stable")]
+        costs = self._costs(liking)
+        if costs is not None:
+            order = order[np.argsort(costs[order], kind="stable")]
         return _fill(counts, order, wanted)
 
 

@@ -8,7 +8,7 @@ decide who fits (`Pool`) the running work is summed up, else it is told node by 
 from collections.abc import Iterable
 from operator import itemgetter
 
-from fairlead.core.census import crowd_of
+from fairlead.core.census import crowd_of, taste_of
 from fairlead.core.inventory import Inventory, how_many
 from fairlead.core.labels import constraints
 from fairlead.core.outline import Need
@@ -37,6 +37,7 @@ def take(state: State, freed: bool) -> Snapshot:
         waiting = tuple(sorted([*fresh, *due], key=itemgetter(1)))
     ahead = any(lookahead(queue).depth for queue in settings.queues)
     crowd = crowd_of(state, ahead)
+    taste = taste_of(state)
     state.around_at = state.surroundings.version
     pool = None if crowd is not None else _pool(state, ahead)
     classes = inventory.classes()
@@ -62,6 +63,7 @@ def take(state: State, freed: bool) -> Snapshot:
         pool=pool,
         possible=inventory.possible,
         crowd=crowd,
+        taste=taste,
     )
 
 

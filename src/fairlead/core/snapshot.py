@@ -15,9 +15,11 @@ from fairlead.core.inventory import Ints, Vector
 from fairlead.core.labels import NodeClasses
 from fairlead.core.outline import Need
 from fairlead.core.profile import Release
+from fairlead.core.taste import Taste
 from fairlead.model.group import Reason
 from fairlead.model.layout import NO_LAYOUT, Layout
 from fairlead.model.pod import Amounts, Pod, Shape
+from fairlead.model.preferences import NO_PREFERENCES, Preferences
 from fairlead.model.settings import DEFAULT_QUEUE, Settings
 
 
@@ -28,6 +30,7 @@ class Task(NamedTuple):
     uids: tuple[str, ...]
     like: Pod | None = None
     """What else of them matters to other pods and to constraints on them (`core.spoken`); None if nothing."""
+    wishes: Preferences = NO_PREFERENCES
 
 
 class Spot(NamedTuple):
@@ -113,6 +116,8 @@ class Snapshot(NamedTuple):
     """Kind -> why it can never be held, and why not on the nodes there now. Shared until nodes change."""
     crowd: Crowd | None = None
     """For those who mind other pods or have volumes; None if nobody who waits does."""
+    taste: Taste | None = None
+    """For those who would rather have some nodes than others; None if nobody does."""
 
 
 _NOTHING = Vector(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64), ())

@@ -7,6 +7,7 @@ own each stay one class; and while nobody has such constraints, labels and names
 
 from msgspec import structs
 
+from fairlead.core.taste import of_others
 from fairlead.model.pod import Pod, Shape
 from fairlead.model.rules import EPHEMERAL, Rules
 
@@ -43,7 +44,7 @@ class Spoken:
         It has no uid, unless a volume of the pod's own hangs on that.
         """
         rules = shape.rules
-        if not (self.active or rules.volumes or rules.features):
+        if not (self.active or rules.volumes or rules.features or of_others(pod.wishes)):
             return None
         labels = {key: pod.labels[key] for key in self.keys if key in pod.labels}
         own = any(volume.kind == EPHEMERAL for volume in rules.volumes)

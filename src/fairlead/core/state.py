@@ -170,6 +170,8 @@ class Waiting:
         """Shapes that anybody waits for, by identity, with the number of requests."""
         self.likes: dict[int, tuple[Pod, list[int]]] = {}
         """The same for what else matters of those who wait (`Task.like`)."""
+        self.wishing = self.fond = 0
+        """How many of those who wait would rather have some nodes than others, and how many by other pods."""
         self.yearning = 0
         """How many of those who wait want to be near others, or spread as they are."""
         self.kinds: dict[object, tuple[int, object]] = {}
@@ -260,7 +262,7 @@ class State(Waiting):
         self.touched: dict[str, None] = {}
         self.spoken = Spoken()
         self.index: PodIndex | None = None
-        """The pods on nodes for whoever minds them, brought up to date by `core.census`; None until needed."""
+        """The pods on nodes for whoever minds them, kept up by `core.census`; None until needed."""
         self.around_at = 0
         """The version of `surroundings` when the last snapshot was taken."""
         self.moved: dict[str, None] = {}

@@ -18,22 +18,7 @@ from fairlead.wire.files import FileError
 from fairlead.wire.pod import UNREADABLE, pod
 from fairlead.wire.preferences import preferences
 from fairlead.wire.storage import StorageObjects, storage
-from fairlead.wire.structs import MetadataOnly, NodeStatus, ObjectMeta, WireNode, WirePod
-
-
-class Image(Struct, frozen=True, rename="camel"):
-    names: list[str] = []
-    size_bytes: int = 0
-
-
-class CaseNodeStatus(NodeStatus, frozen=True, rename="camel"):
-    images: list[Image] = msgspec.field(default_factory=list[Image])
-
-
-class CaseNode(WireNode, frozen=True):
-    """A node with its images, which nothing but scores looks at."""
-
-    status: CaseNodeStatus = CaseNodeStatus()
+from fairlead.wire.structs import MetadataOnly, ObjectMeta, WireNode, WirePod
 
 
 class ServiceSpec(Struct, frozen=True):
@@ -50,7 +35,7 @@ class Objects(StorageObjects, frozen=True, rename="camel", kw_only=True):
 
     id: str
     pod: WirePod
-    nodes: list[CaseNode]
+    nodes: list[WireNode]
     pods: list[WirePod] = msgspec.field(default_factory=list[WirePod])
     namespaces: list[MetadataOnly] = msgspec.field(default_factory=list[MetadataOnly])
     services: list[Service] = msgspec.field(default_factory=list[Service])
@@ -104,7 +89,7 @@ def case(line: str | bytes) -> Case:
     )
 
 
-def _images(node: CaseNode) -> tuple[tuple[str, int], ...]:
+def _images(node: WireNode) -> tuple[tuple[str, int], ...]:
     return tuple((name, each.size_bytes) for each in node.status.images for name in each.names)
 
 

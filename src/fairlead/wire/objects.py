@@ -10,6 +10,9 @@ from fairlead.wire.pod import OVERDUE, millis, own_annotations, owner_of, versio
 from fairlead.wire.resources import read
 from fairlead.wire.structs import WireNode, WireOwner
 
+_WORTH = 23 << 20
+"""Bytes from which on it may matter where an image is (as for kube-scheduler's ImageLocality)."""
+
 
 def node(wire: WireNode) -> Node:
     meta, status = wire.metadata, wire.status
@@ -33,6 +36,7 @@ def node(wire: WireNode) -> Node:
         deleting=meta.deletion_timestamp is not None,
         created=millis(meta.creation_timestamp),
         features=tuple(status.declared_features),
+        images=tuple([(n, i.size_bytes) for i in status.images if i.size_bytes >= _WORTH for n in i.names]),
     )
 
 

@@ -33,6 +33,7 @@ from fairlead.wire.structs import (
     WireToleration,
     WireVolume,
 )
+from fairlead.wire.wishes import wishes
 
 PREFIX = "fairlead.dev/"
 REVOKED = "fairlead.dev/revoked"
@@ -114,6 +115,7 @@ def pod(wire: WirePod) -> Pod:
         started=_started(status),
         walltime=spec.active_deadline_seconds * 1000,
         overdue=status.phase == "Failed" and status.reason == OVERDUE,
+        wishes=wishes(spec, meta.labels),
     )
 
 

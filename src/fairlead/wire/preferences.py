@@ -1,4 +1,4 @@
-"""A pod's wishes on the wire -> the Preferences that scores look at. Pure.
+"""A pod's wishes on the wire -> all that scores look at, with the amounts that some of them count. Pure.
 
 Called by `wire.cases`. Raises ValueError for a quantity or an operator that cannot be read.
 """
@@ -6,17 +6,18 @@ Called by `wire.cases`. Raises ValueError for a quantity or an operator that can
 from collections.abc import Iterator
 from fractions import Fraction
 
+from msgspec import structs
+
 from fairlead.core.columns import LABEL_VALUE, integer
-from fairlead.model.preferences import Preferences, PreferredNodes, WeightedTerms
+from fairlead.model.preferences import Preferences
 from fairlead.model.quantity import ceiling
 from fairlead.wire.pod import parts_of
 from fairlead.wire.resources import Sums, add, apply_pod_level, container_sums, pod_level, read
-from fairlead.wire.rules import node_term, pod_term, spread_rule
-from fairlead.wire.structs import NodeAffinity, NodeRequirement, PodAffinity, WirePod
+from fairlead.wire.structs import NodeAffinity, NodeRequirement, WirePod
+from fairlead.wire.wishes import made, parts
 
 DEFAULTS = {"cpu": Fraction(1, 10), "memory": Fraction(200 << 20)}
 """What a container without a request is taken to need."""
-SOFT = "ScheduleAnyway"
 NOT_INTEGER = "for 'Gt', 'Lt' operators, the value must be an integer"
 NOT_LABEL = (
     "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must"
@@ -26,41 +27,14 @@ NOT_LABEL = (
 
 
 def preferences(wire: WirePod) -> Preferences:
-    spec, affinity = wire.spec, wire.spec.affinity
-    spread = spec.topology_spread_constraints
-    labels = wire.metadata.labels
-    containers = [*spec.init_containers, *(spec.containers or [])]
-    nodes = affinity and affinity.node_affinity
-    return Preferences(
-        nodes=_nodes(nodes),
-        affinity=_weighted(affinity and affinity.pod_affinity),
-        anti_affinity=_weighted(affinity and affinity.pod_anti_affinity),
-        spread=tuple(
-            spread_rule(each, labels) for each in spread if each.when_unsatisfiable == "ScheduleAnyway"
-        )
-        if spread
-        else None,
-        images=tuple(_tagged(each.image) for each in containers),
+    """All of them, with the amounts that a score may count."""
+    nodes = wire.spec.affinity and wire.spec.affinity.node_affinity
+    return structs.replace(
+        made(parts(wire.spec, wire.metadata.labels)),
         asks=_asks(wire),
         counts=_counts(wire),
         error=_error(nodes),
     )
-
-
-def _nodes(wire: NodeAffinity | None) -> PreferredNodes | None:
-    terms = wire and wire.preferredDuringSchedulingIgnoredDuringExecution
-    if terms is None:
-        return None
-    return tuple((each.weight, node_term(each.preference)) for each in terms if each.weight)
-
-
-def _weighted(wire: PodAffinity | None) -> WeightedTerms:
-    terms = wire.preferredDuringSchedulingIgnoredDuringExecution if wire else []
-    return tuple((each.weight, pod_term(each.pod_affinity_term)) for each in terms)
-
-
-def _tagged(image: str) -> str:
-    return image if image.rfind(":") > image.rfind("/") else f"{image}:latest"
 
 
 def _asks(wire: WirePod) -> tuple[int, int]:

@@ -248,8 +248,14 @@ class NodeSpec(Struct, frozen=True):
     taints: list[WireTaint] = []
 
 
+class Image(Struct, frozen=True, rename="camel", gc=False):
+    names: list[str] = []
+    size_bytes: int = 0
+
+
 class NodeStatus(Struct, frozen=True, rename="camel"):
     allocatable: Quantities = {}
+    images: list[Image] = msgspec.field(default_factory=list[Image])
     conditions: list[Condition] = []
     declared_features: list[str] = []
 

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from fairlead.core.columns import Mask
 from fairlead.core.filters.cluster import Cluster
 from fairlead.core.inventory import Ints
-from fairlead.core.labels import tolerates
+from fairlead.core.labels import ImageTable, tolerates
+from fairlead.model.node import Taint
 from fairlead.model.pod import Pod
 from fairlead.model.preferences import Preferences
 
@@ -27,8 +28,8 @@ _SMALL, _LARGE = 23 * _MB, 1000 * _MB
 class Wishes(Struct, frozen=True):
     """What is known of the cluster for scoring only."""
 
-    images: Mapping[str, tuple[tuple[str, int], ...]] = {}
-    """Node -> (image name, size in bytes)."""
+    images: ImageTable
+    """Where which images are."""
     services: tuple[tuple[str, Mapping[str, str]], ...] = ()
     """(Namespace, selector)."""
 
@@ -62,11 +63,15 @@ def scaled(counts: Ints, reverse: bool = False) -> Ints:
 def taint_toleration(q: Question) -> Score:
     """Fewer taints with PreferNoSchedule that the pod does not tolerate are better."""
     tolerations = [each for each in q.pod.shape.tolerations if each.effect in ("", "PreferNoSchedule")]
+    known: dict[tuple[Taint, ...], int] = {}
     counts: list[int] = []
-    for row in q.rows:
-        node = q.cluster.classes.nodes[int(row)]
-        wishes = [t for t in node.taints if t.effect == "PreferNoSchedule"] if node else []
-        counts.append(sum(not tolerates(tolerations, taint) for taint in wishes))
+    for row in map(int, q.rows):
+        node = q.cluster.classes.nodes[row]
+        taints: tuple[Taint, ...] = node.taints if node else ()
+        if taints not in known:
+            wishes = [taint for taint in taints if taint.effect == "PreferNoSchedule"]
+            known[taints] = sum(not tolerates(tolerations, taint) for taint in wishes)
+        counts.append(known[taints])
     return scaled(np.array(counts, dtype=np.int64), reverse=True)
 
 
@@ -128,16 +133,10 @@ def _column(q: Question, amounts: Ints, name: str) -> Ints:
 
 def image_locality(q: Question) -> Score:
     """Large images that the node has, less so where only few nodes have them."""
-    sizes: dict[str, int] = {}
-    nodes: dict[str, dict[str, None]] = {}
-    for name in q.cluster.classes.names:
-        for image, size in q.wishes.images.get(name, ()):
-            sizes.setdefault(image, size)
-            nodes.setdefault(image, {})[name] = None
     total, present = np.zeros(len(q.cluster), dtype=np.int64), int(q.cluster.classes.present.sum())
     for image in q.own.images:
-        worth = int(sizes.get(image, 0) * (len(nodes.get(image, ())) / present))
-        total[[q.cluster.inventory.rows[name] for name in nodes.get(image, ())]] += worth
+        size, rows = q.wishes.images.get(image, (0, ()))
+        total[list(rows)] += int(size * (len(rows) / present))
     most = _LARGE * len(q.own.images)
     if most <= _SMALL:
         return np.zeros(len(q.rows), dtype=np.int64)
