@@ -12,6 +12,7 @@ from fairlead.cli import main
 from fairlead.core import durations
 from fairlead.core.policy import UNLIMITED, lookahead
 from fairlead.model.event import Configured, Event
+from fairlead.model.layout import TOPOLOGY
 from fairlead.model.selector import Expression, Operator
 from fairlead.model.settings import (
     HYBRID_DEPTH,
@@ -241,7 +242,7 @@ QUEUE_KEYS = (
 )
 CHOICES = "choose one of:"
 NO_NAME = "is no name: 1 to 63 letters, digits, '-', '_' or '.', no sign at an end"
-TOP = "scheduler-name, match, pace, retention, queues, partitions"
+TOP = "scheduler-name, match, pace, retention, topology, queues, partitions"
 DURATION = "is no duration above zero such as 90s, 2h30m or 3600 (seconds)"
 QUOTES = "a text (put it into quotes if it is meant as one)"
 
@@ -396,6 +397,18 @@ def test_a_file_that_cannot_be_read(tmp_path: Path, capsys: pytest.CaptureFixtur
     (tmp_path / "control").write_bytes(b"a: \x01")
     with pytest.raises(ConfigError, match=r"not YAML: "):
         settings(Given(config=tmp_path / "control"))
+
+
+def test_I8_levels_are_label_keys_from_the_widest_on(tmp_path: Path):
+    assert read(tmp_path, "pace: 50ms").topology == TOPOLOGY
+    assert read(tmp_path, "topology: [example.com/row, rack]").topology == ("example.com/row", "rack")
+    assert read(tmp_path, "topology: []").topology == ()
+    for text, words in (
+        ("topology: [a b]", "topology[0]: 'a b' is not the key of a label"),
+        ("topology: [rack, rack]", "topology[1]: rack stands there already: levels stand once"),
+        ("topology: [kubernetes.io/hostname]", "topology[0]: kubernetes.io/hostname is there anyhow"),
+    ):
+        assert words in complaint(tmp_path, text)
 
 
 # -- what is written about it ------------------------------------------------------------------------

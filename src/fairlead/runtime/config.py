@@ -15,6 +15,7 @@ import structlog
 from msgspec import UNSET, Struct, UnsetType
 
 from fairlead.core import durations
+from fairlead.core.topology import HOST
 from fairlead.model.event import Configured
 from fairlead.model.selector import Expression, Operator
 from fairlead.model.settings import (
@@ -90,6 +91,7 @@ class _File(Struct, rename="kebab", forbid_unknown_fields=True):
     match: str | UnsetType = UNSET
     pace: Length | UnsetType = UNSET
     retention: Length | UnsetType = UNSET
+    topology: list[str] | UnsetType = UNSET
     queues: list[_Queue] = []
     partitions: list[_Partition] = []
 
@@ -175,7 +177,18 @@ class _Reading:
             scheduler=self._name("scheduler-name", read.scheduler_name, normal.scheduler),
             pace=self._time("pace", read.pace, LONGEST_PACE) or normal.pace,
             retention=self._time("retention", read.retention) or normal.retention,
+            topology=normal.topology if read.topology is UNSET else self._levels(read.topology),
         )
+
+    def _levels(self, keys: Sequence[str]) -> tuple[str, ...]:
+        """Label keys from the widest level to the narrowest; the node itself is below them all."""
+        for i, key in enumerate(keys):
+            at = f"topology[{i}]"
+            if self._label_key(at, key) == HOST:
+                raise self._file.wrong(at, f"{HOST} is there anyhow, below all others: leave it out")
+            if key in keys[:i]:
+                raise self._file.wrong(at, f"{key} stands there already: levels stand once")
+        return tuple(keys)
 
     def _queue(self, read: _Queue, at: str, partitions: Sequence[str]) -> QueueSettings:
         normal = QueueSettings()
