@@ -186,7 +186,7 @@ def _door(options: Options, source: EngineSource) -> "Door | None":
     from fairlead.api.rpc.door import Door, listen
     from fairlead.api.rpc.plugin import EXTERNAL_PLUGIN, ExternalPlugin
 
-    services = {EXTERNAL_PLUGIN: ExternalPlugin(groups=source).methods()}
+    services = {EXTERNAL_PLUGIN: ExternalPlugin(source.jgf, source).methods()}
     return Door(services, listen(options.grpc, options.grpc_allow_remote, "--grpc-allow-remote"))
 
 

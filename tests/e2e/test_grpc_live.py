@@ -9,7 +9,9 @@ import pytest
 from google.protobuf.message import Message
 
 from fairlead.api.rpc.pb import service_pb2 as service
+from fairlead.core.tree.columns import Tree
 from fairlead.localcluster import Cluster
+from fairlead.wire import jgf
 from live import Kubectl, Scheduler, job, until
 
 pytestmark = pytest.mark.e2e
@@ -34,7 +36,7 @@ def ask(channel: grpc.Channel, method: str, request: Message, answer: type[T]) -
     return call(request, timeout=60)
 
 
-def test_F29_groups_of_a_live_scheduler_with_members_and_nodes(
+def test_F29_I10_groups_and_nodes_of_a_live_scheduler(
     small_cluster: Cluster, kubectl: Kubectl, data: Path
 ) -> None:
     options = ("--grpc", "127.0.0.1:0")
@@ -56,6 +58,10 @@ def test_F29_groups_of_a_live_scheduler_with_members_and_nodes(
             wanted = service.GroupRequest(group=f"{kubectl.namespace}/runs")
             runs = ask(channel, "GetGroup", wanted, service.GroupResponse)
             assert sorted(runs.nodes) == sorted(node for node in bound.values() if node)
+            graph = ask(channel, "GetResources", service.ResourceRequest(), service.ResourceResponse).graph
+            tree = Tree(jgf.read(graph))
+            assert (len(tree.of_type("node")), len(tree.of_type("core"))) == (4, 32)
+            assert jgf.whole(tree) == graph
             with pytest.raises(grpc.RpcError) as refused:
                 ask(channel, "GetGroup", service.GroupRequest(group="nobody"), service.GroupResponse)
             assert refused.value.details() == "no group 'nobody' is known"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import grpc
 import pytest
-from asking_support import busy, gang, past, state_of
+from asking_support import busy, gang, node, past, state_of
 from grpc_support import Client, served
 
 import fairlead
@@ -16,7 +16,9 @@ from fairlead.api.rpc.pb import service_pb2 as service
 from fairlead.api.rpc.plugin import EXTERNAL_PLUGIN, ExternalPlugin
 from fairlead.api.server import ServerError
 from fairlead.api.source import EngineSource
+from fairlead.core.tree.columns import Tree
 from fairlead.model.group import GroupRecord
+from fairlead.wire import jgf
 
 STATE = state_of(busy())
 INVALID, UNKNOWN = grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.NOT_FOUND
@@ -32,10 +34,14 @@ class Past:
         return [past()] if name == "yesterday" else []
 
 
+async def drawn(whole: bool) -> str:
+    return '{"graph": {}}' if whole else '{"graph": 1}'
+
+
 @pytest.fixture
 async def client() -> AsyncIterator[Client]:
     source = EngineSource(STATE, history=Past(), clock=lambda: STATE.now)
-    plugin = ExternalPlugin(lambda: '{"graph": {}}', source)
+    plugin = ExternalPlugin(drawn, source)
     async with served({EXTERNAL_PLUGIN: plugin.methods()}) as [found]:
         yield found
 
@@ -113,18 +119,43 @@ async def test_F29_one_name_in_two_namespaces_is_asked_back():
     gang(world, "big", 1, cpu=8, namespace="team-c")
     world.run(1000)
     source = EngineSource(state_of(world))
-    async with served({EXTERNAL_PLUGIN: ExternalPlugin(groups=source).methods()}) as [client]:
+    async with served({EXTERNAL_PLUGIN: ExternalPlugin(drawn, source).methods()}) as [client]:
         told = "group 'big' exists in namespaces team-b, team-c; say in which"
         assert await refused(client, "GetGroup", group="big") == (INVALID, told)
         assert (await group(client, "big", "team-c")).size == 1
         assert (await group(client, "team-b/big")).size == 3
 
 
+async def test_the_graph_is_the_live_one_in_parts_that_jobs_share_or_whole():
+    world = busy()
+    plugin = ExternalPlugin(EngineSource(state_of(world)).jgf)
+    async with served({EXTERNAL_PLUGIN: plugin.methods()}) as [client]:
+
+        async def sizes(whole: bool) -> dict[str, list[int]]:
+            asked = service.ResourceRequest(whole=whole)
+            answer = await client.ask(f"{EXTERNAL_PLUGIN}/GetResources", asked, service.ResourceResponse)
+            tree = Tree(jgf.read(answer.graph))
+            assert jgf.whole(tree) == answer.graph
+            return {each: tree.size[tree.of_type(each)].tolist() for each in ("node", "core", "gpu")}
+
+        assert await sizes(whole=True) == {"node": [1] * 5, "core": [8] * 5, "gpu": [2] * 2}
+        assert await sizes(whole=False) == {"node": [1] * 5, "core": [1] * 40, "gpu": [1] * 4}
+        world.node(node("n5", cpu=9_961))
+        world.run(1000)
+        request = service.ResourceRequest()
+        assert await client.refused(f"{EXTERNAL_PLUGIN}/GetResources", request) == (
+            INVALID,
+            "the graph has 10,001 cores, too many to tell each: ask for it whole",
+        )
+        assert (await sizes(whole=True))["core"] == [8, 8, 8, 8, 8, 9_961]
+
+
 async def test_the_bytes_are_those_of_fluence(client: Client):
     """GroupRequest{group=1} -> GroupResponse{name=1, size=2, ...}; ResourceResponse{graph=1}."""
     answer = await client.raw(f"{EXTERNAL_PLUGIN}/GetGroup", b"\x0a\x08training")
     assert answer.startswith(b"\x0a\x08training\x10\x03")
-    assert await client.raw(f"{EXTERNAL_PLUGIN}/GetResources", b"") == b'\x0a\x0d{"graph": {}}'
+    assert await client.raw(f"{EXTERNAL_PLUGIN}/GetResources", b"") == b'\x0a\x0c{"graph": 1}'
+    assert await client.raw(f"{EXTERNAL_PLUGIN}/GetResources", b"\x08\x01") == b'\x0a\x0d{"graph": {}}'
 
 
 # -- the door --------------------------------------------------------------------------------------------

@@ -8,14 +8,14 @@ the state never changes under an answer.
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 
 from fairlead.core import story, views
-from fairlead.core.containment import pools
+from fairlead.core.containment import pools, split
 from fairlead.core.state import State
-from fairlead.core.tree.columns import Tree
+from fairlead.core.tree.columns import Tree, TreeError
 from fairlead.model.group import GroupRecord
 from fairlead.model.node import Node
 from fairlead.model.view import (
@@ -32,6 +32,8 @@ from fairlead.runtime.metrics import Metrics
 from fairlead.wire import jgf
 
 MOST_ENDED = 10_000
+MOST_CORES = 10_000
+"""Told one by one in a graph; as many keep the interpreter busy for about a second and a half."""
 
 
 class History(Protocol):
@@ -64,8 +66,12 @@ class Source(Protocol):
     def metrics(self) -> bytes: ...
 
 
-def _drawn(nodes: Sequence[Node], keys: Sequence[str]) -> dict[str, Any]:
-    return msgspec.json.decode(jgf.whole(Tree(pools(nodes, keys))))["graph"]
+def _drawn(nodes: Sequence[Node], keys: Sequence[str], whole: bool) -> str:
+    found = pools(nodes, keys)
+    cores = sum(pool.size for pool in found if pool.type == "core")
+    if cores > MOST_CORES and not whole:
+        raise TreeError(f"the graph has {cores:,} cores, too many to tell each: ask for it whole")
+    return jgf.whole(Tree(found if whole else split(found)))
 
 
 class EngineSource:
@@ -136,12 +142,21 @@ class EngineSource:
         return NodePage(self._now(), "scheduler", self._warnings(), tuple(views.node_rows(self._state)))
 
     async def graph(self) -> GraphPage:
-        """Drawn in another thread, from nodes that do not change: where there are many it takes seconds."""
+        """The cluster as a containment tree, with a vertex per resource of a node."""
+        now, warnings = self._now(), self._warnings()
+        text = await self.jgf(whole=True)
+        graph = (await asyncio.to_thread(msgspec.json.decode, text))["graph"]
+        return GraphPage(now, "scheduler", warnings, graph)
+
+    async def jgf(self, whole: bool) -> str:
+        """The same as a file; if not `whole`, in parts that jobs can share. Raises TreeError for too many.
+
+        Drawn in another thread, from nodes that do not change: where there are many it takes seconds.
+        """
         inventory, keys = self._state.inventory, self._state.settings.topology
         known = zip(inventory.nodes, inventory.gone_at, strict=True)
         nodes = [node for node, gone in known if node is not None and not gone]
-        now, warnings = self._now(), self._warnings()
-        return GraphPage(now, "scheduler", warnings, await asyncio.to_thread(_drawn, nodes, keys))
+        return await asyncio.to_thread(_drawn, nodes, keys, whole)
 
     def health(self) -> Health:
         return views.health(self._state)

@@ -61,8 +61,9 @@ class Matcher:
         except TreeError:
             raise Unknown(f"there is no job {id_}; it may have been cancelled before") from None
 
-    def jgf(self) -> str:
-        """The graph as a client would load it."""
+    async def jgf(self, whole: bool) -> str:
+        """The graph as a client would load it: as fine as it was given, whatever is asked for."""
+        del whole
         return jgf.whole(self.graph.tree)
 
     def _use(self, graph: Graph) -> None:

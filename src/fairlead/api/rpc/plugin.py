@@ -4,7 +4,7 @@ Composed by the composition root over a running scheduler, and by `fairlead flux
 alone. Read-only. Must not know the engine's state.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 import grpc
@@ -18,6 +18,8 @@ MOST = 10_000
 """Groups in one answer."""
 _USUAL = 100
 
+Graph = Callable[[bool], Awaitable[str]]
+
 
 class Groups(Protocol):
     """What a scheduler tells of its groups."""
@@ -30,9 +32,9 @@ class Groups(Protocol):
 
 
 class ExternalPlugin:
-    """`graph` gives the JGF of now; what is not given is not answered."""
+    """`graph` gives the JGF of now: in parts that jobs can share, or a node's resources whole."""
 
-    def __init__(self, graph: Callable[[], str] | None = None, groups: Groups | None = None) -> None:
+    def __init__(self, graph: Graph, groups: Groups | None = None) -> None:
         self._graph, self._groups = graph, groups
 
     def methods(self) -> Service:
@@ -43,11 +45,9 @@ class ExternalPlugin:
             "GetGroup": unary(self.group, service.GroupRequest),
         }
 
-    async def resources(self, _: service.ResourceRequest) -> Answer:
+    async def resources(self, asked: service.ResourceRequest) -> Answer:
         """The graph as it is now."""
-        if self._graph is None:
-            raise Refusal(grpc.StatusCode.UNIMPLEMENTED, "this server has no graph to show")
-        return Answer(service.ResourceResponse(graph=self._graph()))
+        return Answer(service.ResourceResponse(graph=await self._graph(asked.whole)))
 
     async def list_groups(self, asked: service.GroupRequest) -> Answer:
         """A page of the queue."""

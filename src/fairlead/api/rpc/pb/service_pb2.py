@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!fairlead/api/rpc/pb/service.proto\x12\x07service\"^\n\x0cGroupRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\x11\n\tnamespace\x18\x02 \x01(\t\x12\r\n\x05\x65nded\x18\x03 \x01(\x08\x12\r\n\x05limit\x18\x04 \x01(\x05\x12\x0e\n\x06offset\x18\x05 \x01(\x05\"3\n\x06Member\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04node\x18\x02 \x01(\t\x12\r\n\x05phase\x18\x03 \x01(\t\"\xb5\x01\n\rGroupResponse\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04size\x18\x02 \x01(\x03\x12\x11\n\tnamespace\x18\x03 \x01(\t\x12\r\n\x05state\x18\x04 \x01(\t\x12 \n\x07members\x18\x05 \x03(\x0b\x32\x0f.service.Member\x12\r\n\x05nodes\x18\x06 \x03(\t\x12&\n\x06groups\x18\x07 \x03(\x0b\x32\x16.service.GroupResponse\x12\r\n\x05total\x18\x08 \x01(\x03\"\x11\n\x0fResourceRequest\"!\n\x10ResourceResponse\x12\r\n\x05graph\x18\x01 \x01(\t2\xda\x01\n\x15\x45xternalPluginService\x12\x45\n\x0cGetResources\x12\x18.service.ResourceRequest\x1a\x19.service.ResourceResponse\"\x00\x12=\n\nListGroups\x12\x15.service.GroupRequest\x1a\x16.service.GroupResponse\"\x00\x12;\n\x08GetGroup\x12\x15.service.GroupRequest\x1a\x16.service.GroupResponse\"\x00\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!fairlead/api/rpc/pb/service.proto\x12\x07service\"^\n\x0cGroupRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\x11\n\tnamespace\x18\x02 \x01(\t\x12\r\n\x05\x65nded\x18\x03 \x01(\x08\x12\r\n\x05limit\x18\x04 \x01(\x05\x12\x0e\n\x06offset\x18\x05 \x01(\x05\"3\n\x06Member\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04node\x18\x02 \x01(\t\x12\r\n\x05phase\x18\x03 \x01(\t\"\xb5\x01\n\rGroupResponse\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04size\x18\x02 \x01(\x03\x12\x11\n\tnamespace\x18\x03 \x01(\t\x12\r\n\x05state\x18\x04 \x01(\t\x12 \n\x07members\x18\x05 \x03(\x0b\x32\x0f.service.Member\x12\r\n\x05nodes\x18\x06 \x03(\t\x12&\n\x06groups\x18\x07 \x03(\x0b\x32\x16.service.GroupResponse\x12\r\n\x05total\x18\x08 \x01(\x03\" \n\x0fResourceRequest\x12\r\n\x05whole\x18\x01 \x01(\x08\"!\n\x10ResourceResponse\x12\r\n\x05graph\x18\x01 \x01(\t2\xda\x01\n\x15\x45xternalPluginService\x12\x45\n\x0cGetResources\x12\x18.service.ResourceRequest\x1a\x19.service.ResourceResponse\"\x00\x12=\n\nListGroups\x12\x15.service.GroupRequest\x1a\x16.service.GroupResponse\"\x00\x12;\n\x08GetGroup\x12\x15.service.GroupRequest\x1a\x16.service.GroupResponse\"\x00\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -38,9 +38,9 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GROUPRESPONSE']._serialized_start=196
   _globals['_GROUPRESPONSE']._serialized_end=377
   _globals['_RESOURCEREQUEST']._serialized_start=379
-  _globals['_RESOURCEREQUEST']._serialized_end=396
-  _globals['_RESOURCERESPONSE']._serialized_start=398
-  _globals['_RESOURCERESPONSE']._serialized_end=431
-  _globals['_EXTERNALPLUGINSERVICE']._serialized_start=434
-  _globals['_EXTERNALPLUGINSERVICE']._serialized_end=652
+  _globals['_RESOURCEREQUEST']._serialized_end=411
+  _globals['_RESOURCERESPONSE']._serialized_start=413
+  _globals['_RESOURCERESPONSE']._serialized_end=446
+  _globals['_EXTERNALPLUGINSERVICE']._serialized_start=449
+  _globals['_EXTERNALPLUGINSERVICE']._serialized_end=667
 # @@protoc_insertion_point(module_scope)

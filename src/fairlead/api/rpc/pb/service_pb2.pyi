@@ -51,8 +51,10 @@ class GroupResponse(_message.Message):
     def __init__(self, name: _Optional[str] = ..., size: _Optional[int] = ..., namespace: _Optional[str] = ..., state: _Optional[str] = ..., members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ..., nodes: _Optional[_Iterable[str]] = ..., groups: _Optional[_Iterable[_Union[GroupResponse, _Mapping]]] = ..., total: _Optional[int] = ...) -> None: ...
 
 class ResourceRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("whole",)
+    WHOLE_FIELD_NUMBER: _ClassVar[int]
+    whole: bool
+    def __init__(self, whole: _Optional[bool] = ...) -> None: ...
 
 class ResourceResponse(_message.Message):
     __slots__ = ("graph",)
