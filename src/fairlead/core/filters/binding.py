@@ -163,7 +163,8 @@ def _matched(cluster: Cluster, claims: Sequence[Claim]) -> Iterator[tuple[Mask, 
     for kind in range(patterns.shape[1]):
         reached = {each.name for each, here in zip(volumes, patterns[:, kind], strict=True) if here}
         given = _give(claims, volumes, reached)
-        yield kind_of.reshape(-1) == kind, [claim for claim in claims if id(claim) not in given]
+        left = [claim for claim, volume in zip(claims, given, strict=True) if volume is None]
+        yield kind_of.reshape(-1) == kind, left
 
 
 def _by_size(claims: Sequence[Claim]) -> list[Claim]:
@@ -178,15 +179,15 @@ def _of_their_classes(cluster: Cluster, claims: Sequence[Claim]) -> list[Persist
 
 def _give(
     claims: Sequence[Claim], volumes: Sequence[PersistentVolume], reached: set[str]
-) -> dict[int, PersistentVolume]:
-    """Claim, by identity -> the volume it gets, each volume once; claims that get none are left out."""
-    given: dict[int, PersistentVolume] = {}
-    taken: set[str] = set()
+) -> list[PersistentVolume | None]:
+    """Per claim the volume it gets, each volume once; a claim that the pod mounts twice is two."""
+    given: list[PersistentVolume | None] = []
+    taken: dict[str, None] = {}
     for claim in claims:
         volume = _smallest(claim, [each for each in volumes if each.name not in taken], reached)
+        given.append(volume)
         if volume is not None:
-            given[id(claim)] = volume
-            taken.add(volume.name)
+            taken[volume.name] = None
     return given
 
 
@@ -276,17 +277,11 @@ def decide(
         return wrong or NO_VOLUME
     searching = _by_size(found.waiting)
     volumes = _of_their_classes(cluster, searching)
-    given = _give(searching, volumes, {each.name for each in volumes if _is_reached(cluster, each, row)})
-    new = [*chosen, *(claim for claim in searching if id(claim) not in given)]
+    given = _give(searching, volumes, {each.name for each in volumes if _reaches(cluster, each)[row]})
+    pairs = list(zip(searching, given, strict=True))
+    new = [*chosen, *(claim for claim, volume in pairs if volume is None)]
     no_volume, no_space = _provision(cluster, new)
     if no_volume[row] or no_space[row]:
         return NO_VOLUME if no_volume[row] else NO_SPACE
-    matched = [Decision(claim, given[id(claim)]) for claim in searching if id(claim) in given]
+    matched = [Decision(claim, volume) for claim, volume in pairs if volume is not None]
     return [*matched, *(Decision(claim, None) for claim in new)]
-
-
-def _is_reached(cluster: Cluster, volume: PersistentVolume, row: int) -> bool:
-    """`_reaches` for one node: many volumes are asked about."""
-    node = cluster.classes.nodes[row]
-    terms = volume.affinity
-    return terms is None or (node is not None and any(t and matches(t, node.labels) for t in terms))
