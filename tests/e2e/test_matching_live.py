@@ -28,19 +28,23 @@ from testbed import (
     ZONE,
     apart,
     built,
+    claim,
     control_plane,
     gang,
     host_port,
     labelled,
+    mounted,
     near,
     of_group,
     on,
     pod,
     resources,
     spread,
+    storage_class,
     term,
     to_nodes,
     tolerating,
+    volume,
 )
 from trial import Trial
 
@@ -48,6 +52,7 @@ from fairlead.localcluster import Cluster
 from live import Scheduler, data_folder
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+BY_HAND = "by-hand"
 DRAWN_PODS = 40
 LARGE = ("a0-large", "a1-large", "b0-large", "b1-large", "c0-large", "c1-large")
 
@@ -327,6 +332,58 @@ def test_I8_pods_spread(trial: Trial) -> None:
         pod("fourth", {"app": "taints"}, **even(HOST, "taints"), nodeSelector={RACK: "a0"}), "topology spread"
     )
     trial.waits(pod("few", {"app": "three"}, **even(ZONE, "three", minDomains=4)), "topology spread")
+
+
+def test_F2_volumes_lead_to_their_nodes(trial: Trial) -> None:
+    storage, later, driver = "/apis/storage.k8s.io/v1", "when-needed", "csi.example.com"
+    trial.create(f"{storage}/storageclasses", storage_class(BY_HAND), storage_class(later))
+    drivers = [{"name": driver, "nodeID": "c1-gpu", "topologyKeys": [], "allocatable": {"count": 1}}]
+    csi = {"apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": {"name": "c1-gpu"}}
+    trial.create(f"{storage}/csinodes", {**csi, "spec": {"drivers": drivers}})
+    attached = [volume(f"csi-{i}", BY_HAND, host="c1-gpu") for i in range(2)]
+    for each in attached:
+        del each["spec"]["local"]
+        each["spec"]["csi"] = {"driver": driver, "volumeHandle": each["metadata"]["name"]}
+    once = "ReadWriteOncePod"
+    hosts = ("a1-medium", "b1-gpu", "c0-large")
+    trial.create(
+        "/api/v1/persistentvolumes",
+        volume("zonal", BY_HAND, zone="b"),
+        volume("shared", BY_HAND, zone="c"),
+        volume("sole", BY_HAND, zone="a", mode=once),
+        *attached,
+        *(volume(f"local-{host}", later, host=host) for host in hosts),
+        volume("big", later, "50Gi", host="b0-medium"),
+    )
+    bound = ("zonal", "shared", "sole", "csi-0", "csi-1")
+    trial.claims(
+        *(claim(name, BY_HAND, to=name, mode=once if name == "sole" else "ReadWriteOnce") for name in bound),
+        *(claim(f"scratch-{i}", later) for i in range(3)),
+        claim("wide", later, "40Gi"),
+        claim("too-wide", later, "60Gi"),
+    )
+    trial.wait_bound(*bound)
+    trial.place(
+        pod("to-zone", volumes=mounted("zonal")),
+        pod("to-disk", volumes=mounted("zonal"), nodeSelector={DISK: "ssd"}),
+        pod("alone", volumes=mounted("sole")),
+        pod("attached", volumes=mounted("csi-0")),
+        pod("plain", volumes=[{"name": "tmp", "emptyDir": {}}]),
+        *gang("same", 3, volumes=mounted("shared")),
+    )
+    # Their claims are bound when their nodes are chosen, each to the volume of its node.
+    trial.place(pod("wide", volumes=mounted("wide")))
+    scratch = [pod(f"scratch-{i}", volumes=mounted(f"scratch-{i}")) for i in range(3)]
+    trial.place(*of_group("scratch", *scratch))
+    trial.judged()
+    assert trial.node_of("to-zone")[0] == "b"
+    assert trial.node_of("wide") == "b0-medium"
+    assert sorted(trial.members("scratch")) == sorted(hosts)
+    trial.waits(pod("second", volumes=mounted("sole")), once)
+    trial.waits(pod("one-too-many", volumes=mounted("csi-1")), "max volume count")
+    trial.waits(pod("elsewhere", volumes=mounted("zonal"), nodeSelector={ZONE: "a"}), "node affinity")
+    trial.waits(pod("nowhere", volumes=mounted("too-wide")), "persistent volumes to bind")
+    trial.waits(pod("missing", volumes=mounted("none")), "persistentvolumeclaim")
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
