@@ -12,6 +12,7 @@ import numpy as np
 from msgspec import Struct
 
 from fairlead.core.tree.admission import Admission, Admissions
+from fairlead.core.tree.answers import Answers
 from fairlead.core.tree.bookings import Bookings, Held, Job, holding
 from fairlead.core.tree.columns import Pool, Tree, TreeError
 from fairlead.core.tree.counts import alternatives, nodes_asked
@@ -72,11 +73,14 @@ class Graph:
         Without `levels` every match walks the tree: slower, and the oracle of the other way.
         """
         self._ranked = levels and not (policy.first or policy.locality or flexible)
+        self._remembers = levels
         self.tree, self.policy, self.horizon, self.flexible = tree, policy, horizon, flexible
         self.bookings = Bookings(tree.type, tree.sizes)
         self.order = Order(tree)
         self.filters = Filters(tree, filters)
-        self._admissions = Admissions(tree)
+        self._admissions, self._answers = Admissions(tree), Answers()
+        self.tries = 0
+        """How often a match was looked for at some instant."""
         self._levels: Levels | None = None
         self._changed: dict[int, None] = {}
 
@@ -91,14 +95,25 @@ class Graph:
             return Outcome(Verdict.granted if self._ever(jobspec, allowed) else Verdict.never)
         if not self._nodes_enough(jobspec, allowed):
             return Outcome(Verdict.never if op is Op.allocate_with_satisfiability else Verdict.busy)
-        walk, held = self._select(Aim.now, now, jobspec, allowed)
-        if held is not None:
-            return self._grant(id_, now, jobspec, held, op, now, walk.visits)
-        if op is Op.allocate_orelse_reserve:
+        visits = 0
+        reserve = op is Op.allocate_orelse_reserve
+        if not (self._answers.busy(jobspec, now) or (reserve and self._full(jobspec, now))):
+            walk, held = self._select(Aim.now, now, jobspec, allowed)
+            if held is not None:
+                return self._grant(id_, now, jobspec, held, op, now, walk.visits)
+            visits = walk.visits
+            if self._remembers and not self.flexible:
+                self._answers.was_busy(jobspec, now)
+        if reserve:
             return self._reserve(jobspec, id_, now, allowed)
         if op is Op.allocate_with_satisfiability and not self._ever(jobspec, allowed):
             return Outcome(Verdict.never)
-        return Outcome(Verdict.busy, visits=walk.visits)
+        return Outcome(Verdict.busy, visits=visits)
+
+    def _full(self, jobspec: Jobspec, now: int) -> bool:
+        """Whether there is too little of something now, wherever it is."""
+        end = now + self._duration(jobspec, now)
+        return not self.bookings.room.possible(now, end, self._spare(jobspec))
 
     def _reserve(self, jobspec: Jobspec, id_: int, now: int, allowed: Admission | None) -> Outcome:
         """The earliest instant at which something ends or starts and the request fits."""
@@ -118,7 +133,12 @@ class Graph:
         return {type_: self.filters.whole(type_) - least for type_, least in asked.items()}
 
     def _ever(self, jobspec: Jobspec, allowed: Admission | None) -> bool:
-        return self._select(Aim.ever, 0, jobspec, allowed)[1] is not None
+        known = self._answers.ever(jobspec)
+        if known is None:
+            known = self._select(Aim.ever, 0, jobspec, allowed)[1] is not None
+            if self._remembers:
+                self._answers.was_ever(jobspec, known)
+        return known
 
     def _nodes_enough(self, jobspec: Jobspec, allowed: Admission | None) -> bool:
         """Whether as many nodes are up, and admitted, as the request names, whatever it wants of them."""
@@ -133,6 +153,7 @@ class Graph:
         self, aim: Aim, at: int, jobspec: Jobspec, allowed: Admission | None
     ) -> tuple[Walk, dict[int, Held] | None]:
         """The match at one instant; of alternatives the first that fits."""
+        self.tries += 1
         walk = Walk(
             self.tree,
             self.bookings,
@@ -194,6 +215,7 @@ class Graph:
 
     def _remove(self, id_: int) -> None:
         job = self.bookings.remove(id_)
+        self._answers.freed()
         if self.policy.first and not job.reserved:
             self.filters.take(job.held, -1)
         self._changed[id_] = None
@@ -209,6 +231,7 @@ class Graph:
             raise TreeError(f"job {id_} does not hold {name}")
         gone |= {v for v in job.held if not gone.isdisjoint(self.tree.ancestors(v))}
         self._changed[id_] = None
+        self._answers.freed()
         left = {v for v, held in job.held.items() if held.exclusive and v not in gone}
         if not left and job.counts:
             self._remove(id_)
@@ -266,13 +289,14 @@ class Graph:
     def set_up(self, v: int, up: bool) -> None:
         """Mark a vertex up or down."""
         self.tree.set_up(v, up)
+        self._answers.freed()
         if self._levels is not None:
             self._levels.set_up(v, up)
 
     def set_property(self, v: int, name: str, value: str | None) -> None:
         """Give a vertex a property, or take it away with None."""
         self.tree.set_property(v, name, value)
-        self._admissions = Admissions(self.tree)
+        self._admissions, self._answers = Admissions(self.tree), Answers()
 
     def of_ranks(self, ranks: Iterable[int]) -> list[int]:
         """The topmost vertices of these ranks. Raises TreeError for a rank that no vertex has."""
@@ -301,5 +325,5 @@ class Graph:
         for job in self.bookings.jobs.values():
             if self.policy.first and not job.reserved:
                 self.filters.take(job.held, 1)
-        self.tree, self._admissions = tree, Admissions(tree)
+        self.tree, self._admissions, self._answers = tree, Admissions(tree), Answers()
         self._levels = None
