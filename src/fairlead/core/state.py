@@ -77,8 +77,7 @@ class Group:
         self.pods: dict[str, None] = {}
         self.owners: dict[str, None] = {}
         self.size, self.seen, self.priority = 1, 0, 0
-        self.queue = "default"
-        self.layout = NO_LAYOUT
+        self.queue, self.layout = "default", NO_LAYOUT
         self.duration, self.begin = 0, 0
         self.limit = 0
         """The walltime that Fairlead itself enforces; 0 where the clock is somebody else's."""
@@ -334,9 +333,8 @@ class State(Waiting):
 
     def asked(self, pod: Pod) -> Amounts:
         """What the pod takes from its node."""
-        if not self.tenancy:
-            return pod.shape.requests
-        return with_places(pod.shape.requests, takes(pod, self.groups.get(self.group_of.get(pod.uid, ""))))
+        group = self.groups.get(self.group_of.get(pod.uid, "")) if self.tenancy else None
+        return with_places(pod.shape.requests, takes(pod, group)) if self.tenancy else pod.shape.requests
 
     def topology(self) -> Topology:
         """How the nodes lie to each other at present."""
