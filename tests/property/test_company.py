@@ -17,6 +17,7 @@ from fairlead.model import command as cmd
 from fairlead.model import event as ev
 from fairlead.model.group import Phase
 from fairlead.model.node import Node
+from fairlead.model.plan import Placement
 from fairlead.model.pod import Pod, PodPhase, Shape
 from fairlead.model.rules import NO_RULES, PodTerm, Rules, Spread
 from fairlead.model.selector import Expression, Operator
@@ -60,6 +61,7 @@ class Step(NamedTuple):
     minutes: int
     number: int
     late: bool
+    layout: str
 
 
 roles = st.builds(Role, st.integers(1, 4), st.integers(1, 3), st.sampled_from(("", *APPS)), asks)
@@ -70,6 +72,7 @@ steps = st.builds(
     st.integers(0, 3),
     st.integers(0, 9),
     st.booleans(),
+    st.sampled_from(["", "", "", "required-topology=zone", "required-topology=rack", "exclusive=true"]),
 )
 nodes = st.lists(
     st.tuples(st.integers(2, 6), st.sampled_from(["", "a", "b"]), st.sampled_from(["", "1", "2"])),
@@ -146,6 +149,25 @@ class Story:
                 pod = self.pods[place.pod]
                 assert place.node in self.allowed(there, pod)
                 there.append(structs.replace(pod, node=place.node))
+            self.judge_layout(grant.group, grant.placements)
+
+    def judge_layout(self, gid: str, placements: Iterable[Placement]) -> None:
+        """Members are in one zone where that is asked for, and alone on their nodes where that is."""
+        state = self.engine.state
+        group = state.groups[gid]
+        labels = {each.name: each.labels for each in self.machines}
+        wanted = group.layout.required
+        if wanted:
+            there = {labels[place.node].get(wanted) for place in placements}
+            assert len(there) == 1 and None not in there
+        for place in placements:
+            others = [uid for uid in state.inventory.holders(place.node) if uid != place.pod]
+            shy = [uid for uid in (place.pod, *others) if self.is_alone(uid)]
+            assert not (shy and others), (place, others)
+
+    def is_alone(self, uid: str) -> bool:
+        group = self.engine.state.groups.get(self.engine.state.group_of.get(uid, ""))
+        return group is not None and group.layout.exclusive
 
     def allowed(self, there: list[Pod], pod: Pod) -> list[str]:
         """The nodes where the filters let the pod go."""
@@ -162,9 +184,10 @@ class Story:
         if state.line and state.ready:
             request = state.line[0][2]
             uids = [uid for task in request.tasks for uid in task.uids]
-            if len(uids) == 1:
+            if len(uids) == 1 and not request.layout.near and not self.is_alone(uids[0]):
                 there = [pod for pod in state.pods.values() if pod.node and not pod.ended]
-                assert self.allowed(there, self.pods[uids[0]]) == []
+                taken = {pod.node for pod in there if self.is_alone(pod.uid)}
+                assert set(self.allowed(there, self.pods[uids[0]])) <= taken
 
     # -- what happens --------------------------------------------------------------------------------
 
@@ -184,6 +207,8 @@ class Story:
             labels = {"fairlead.dev/group": f"g{i}", "fairlead.dev/group-size": str(size)}
             labels |= {"app": role.app} if role.app else {}
             notes = {"fairlead.dev/duration": f"{step.minutes}m"} if step.minutes else {}
+            if step.layout:
+                notes["fairlead.dev/" + step.layout.split("=")[0]] = step.layout.split("=")[1]
             for n in range(role.count):
                 name = f"g{i}-{k}-{n}"
                 pod = Pod(name, "default", name, 0, shape, "fairlead", labels=labels, annotations=notes)
@@ -230,7 +255,7 @@ def story(
     st.sampled_from(["fcfs", "easy", "conservative"]),
     st.sampled_from(["first", "pack", "spread"]),
 )
-def test_F2_L11_I5_no_pod_is_placed_where_a_filter_forbids_it(
+def test_F2_L11_I5_I8_no_pod_is_placed_where_a_filter_or_a_layout_forbids_it(
     machines: list[tuple[int, str, str]], happens: list[Step], policy: str, match: str
 ):
     story(machines, happens, policy, match)
