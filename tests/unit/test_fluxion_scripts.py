@@ -8,15 +8,18 @@ import gzip
 import importlib.util
 import io
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from fairlead.cli.query_run import Options, graph_of
 from fairlead.cli.query_session import Session
+from fairlead.core.tree.graph import Graph, Op
+from fairlead.core.tree.matchpolicy import POLICIES
 from fairlead.wire.jobspec import JobspecError, read
 
 NOT_YET = {
@@ -40,9 +43,9 @@ def unpack(source: Path, target: Path) -> None:
             (place / path.name.removesuffix(".gz")).write_bytes(plain)
 
 
-def played(case: dict[str, Any], data: Path) -> str:
-    """What our program answers, on the channel that the case looks at."""
-    options = Options(
+def options_of(case: dict[str, Any], data: Path) -> Options:
+    """The options of a case."""
+    return Options(
         data / case["graph"],
         case["load_format"],
         case["policy"],
@@ -54,6 +57,11 @@ def played(case: dict[str, Any], data: Path) -> str:
         False,
         False,
     )
+
+
+def played(case: dict[str, Any], data: Path) -> str:
+    """What our program answers, on the channel that the case looks at."""
+    options = options_of(case, data)
     out, errors = io.StringIO(), io.StringIO()
     if case["channel"] == "t+err":
         errors = out
@@ -85,6 +93,69 @@ def test_scripts(group: str, oracle_data: Callable[[str], Path], unpacked: Path)
         if judge.semantic(played(case, data)) != judge.semantic((data / case["expected"]).read_text())
     }
     assert other == NOT_YET[group]
+
+
+def spans(graph: Graph, held: Iterable[int]) -> dict[str, int]:
+    """How many racks, nodes, sockets and so on a job touches."""
+    found: dict[str, int] = {}
+    for v in held:
+        if graph.tree.type[v] not in graph.order.leaf_types:
+            found[graph.tree.type[v]] = found.get(graph.tree.type[v], 0) + 1
+    return found
+
+
+class Watched(Session):
+    """A session that asks for each match what the policy locality would have chosen."""
+
+    def __init__(self, graph: Graph) -> None:
+        super().__init__(graph, io.StringIO(), "simple", False)
+        self.compared: list[tuple[str, dict[str, int], dict[str, int]]] = []
+
+    def _match(self, op: Op, file: str) -> bool:
+        near = Graph(
+            self.graph.tree, replace(POLICIES["locality"], node_exclusive=self.graph.policy.node_exclusive)
+        )
+        near.bookings = self.graph.bookings
+        try:
+            asked = read(Path(file).read_text(), self.graph.tree.types)
+            ours = near.match(asked, Op.without_allocating, 1 << 40).job
+        except (OSError, JobspecError):
+            ours = None
+        id_ = self.next_id
+        matched = super()._match(op, file)
+        theirs = self.graph.bookings.jobs.get(id_)
+        if matched and theirs is not None and not theirs.reserved:
+            assert ours is not None, f"{file} fits under Fluxion's policy and not under locality"
+            self.compared.append((file, spans(self.graph, ours.held), spans(self.graph, theirs.held)))
+        return matched
+
+
+def test_D9_locality_never_spans_more_than_fluxions_choice(
+    oracle_data: Callable[[str], Path], unpacked: Path
+) -> None:
+    """On the same jobspec and in the same state; test_scripts shows that the choices are Fluxion's."""
+    folder, data = oracle_data("fluxion"), unpacked / "data"
+    if not data.exists():
+        unpack(folder / "data", data)
+    compared, fewer = 0, 0
+    for case in json.loads((folder / "manifest.json").read_text())["cases"]:
+        if case["group"] == "flexible":
+            continue
+        with redirect_stderr(io.StringIO()), redirect_stdout(io.StringIO()):
+            session = Watched(graph_of(options_of(case, data)))
+            for line in case["commands"]:
+                if not session.line(line.replace("@DATA@", str(data))):
+                    break
+        for file, ours, theirs in session.compared:
+            assert all(ours[type_] <= theirs.get(type_, 0) for type_ in ours), (
+                case["id"],
+                file,
+                ours,
+                theirs,
+            )
+            compared, fewer = compared + 1, fewer + (ours != theirs)
+    assert compared > 400
+    assert fewer > 20, "locality does make a difference"
 
 
 @pytest.mark.parametrize("kind", ["valid", "invalid"])
