@@ -42,7 +42,8 @@ def parts(spec: PodSpec, labels: Mapping[str, str]) -> WishParts:
     spread = spec.topology_spread_constraints
     containers = [*spec.init_containers, *(spec.containers or [])]
     named = match_labels(spread, labels) if spread else {}
-    return WishParts(spec.affinity, spread, named, [_tagged(each.image) for each in containers])
+    images = [_tagged(each.image) for each in containers] if any(each.image for each in containers) else []
+    return WishParts(spec.affinity, spread, named, images)
 
 
 @lru_cache(maxsize=16384)
