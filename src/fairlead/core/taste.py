@@ -1,8 +1,8 @@
 """Which of the nodes that fit members would rather have: kube-scheduler's scores but for those of amounts.
 
 A Taste is taken with a snapshot (`core.picture`) if anybody who waits has wishes, or nodes have taints or
-images that make a difference. `core.match` asks it once per kind of member and cycle, and lets it decide where
-its policy sees no difference. Other pods are seen as they were when the cycle began. Decides nothing by
+images that make a difference. `core.match` asks it once per kind of member and cycle, and lets it decide
+where its policy sees no difference. Other pods are seen as they were when the cycle began. Decides nothing by
 itself.
 """
 
