@@ -150,14 +150,14 @@ class Vector:
 
     # -- top down ------------------------------------------------------------------------------------
 
-    def _best(self, level: Level, mask: Mask, number: int) -> list[int]:
-        """The best positions by score, in the walk's order of equal scores."""
+    def _best(self, level: Level, mask: Mask, number: int, first: int = 0) -> list[int]:
+        """The best of the mask's places, which begins at `first`, in the walk's order of equal scores."""
         if number == 1 and level.rising and not self.walk.policy.load:
             return [len(mask) - 1 - int(mask[::-1].argmax()) if self.walk.policy.high else int(mask.argmax())]
         found = np.flatnonzero(mask)
-        scores = level.score[found]
+        scores = level.score[first + found]
         if self.walk.policy.load:
-            scores = scores + self._added[self.walk.tree.type[int(level.vertices[0])]][found]
+            scores = scores + self._added[self.walk.tree.type[int(level.vertices[0])]][first + found]
         high = self.walk.policy.high
         if number == len(found):
             return found.tolist()
@@ -196,11 +196,10 @@ class Vector:
         for child in wanted.children:
             lower = self.levels.of[child.type]
             first, last = int(lower.first[at]), int(lower.first[at + 1])
-            mask = np.zeros(len(lower.vertices), dtype=np.bool_)
-            mask[first:last] = self._masks[id(child)][first:last]
+            mask = self._masks[id(child)][first:last]
             number = -(-taken(child.count, int(np.count_nonzero(mask)) * lower.size) // lower.size)
-            for place in self._best(lower, mask, number):
-                self._take(lower, place, child, exclusive or bool(child.exclusive))
+            for place in self._best(lower, mask, number, first):
+                self._take(lower, first + place, child, exclusive or bool(child.exclusive))
 
     def _take_slots(self, at: int, wanted: Resource) -> bool:
         """Mark the best slots below a vertex if their parts are plain leaves of it; whether they are."""
