@@ -150,6 +150,17 @@ def test_I8_what_no_node_has_holds_the_group_until_one_has():
     play("layout_unreadable")
 
 
+def test_I8_a_level_that_disappears_holds_who_waits_for_it():
+    labelled = node("n0", labels={RACK: "r"})
+    made, _ = engine(ev.NodeSeen(labelled), ev.PodSeen(pod("a", cpu=4, node="n0")))
+    made.learn([ev.PodSeen(pod("b", annotations=ONE_RACK))])
+    assert made.state.groups["pod:b#0"].phase is Phase.QUEUED and made.state.confined
+    made.learn([ev.NodeSeen(node("n0", version=2))])
+    assert made.state.groups["pod:b#0"].reason.why is Why.INVALID and not made.state.confined
+    made.learn([ev.NodeSeen(node("n0", version=3, labels={RACK: "r"}))])
+    assert made.state.groups["pod:b#0"].phase is Phase.QUEUED
+
+
 def test_I8_a_plan_over_two_racks_is_refused():
     racks = [ev.NodeSeen(node(f"n{i}", labels={RACK: f"r{i}"})) for i in range(2)]
     members = [ev.PodSeen(pod(f"a{i}", group="a", size=2, annotations=ONE_RACK)) for i in range(2)]

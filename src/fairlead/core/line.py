@@ -92,7 +92,8 @@ def offer(state: State, group: Group, requests: tuple[Request, ...]) -> None:
         state.reopen()
     for number, each in enumerate(requests):
         insort(state.line, (each.order, number, each))
-        state.confined += bool(each.layout.required)
+        if each.layout.required:
+            state.confined[group.id] = None
         for task in each.tasks:
             state.wanted.setdefault(id(task.shape), (task.shape, [0]))[1][0] += 1
             _count(state, task, 1)
@@ -129,7 +130,6 @@ def withdraw(state: State, group: Group) -> None:
     """The group waits for nothing (any more): it was granted, rejected, or changed."""
     for number, each in enumerate(group.requests):
         del state.line[bisect_left(state.line, (each.order, number))]
-        state.confined -= bool(each.layout.required)
         for task in each.tasks:
             count = state.wanted[id(task.shape)][1]
             count[0] -= 1
@@ -140,6 +140,7 @@ def withdraw(state: State, group: Group) -> None:
     state.waiting.pop(group.id, None)
     state.fresh.pop(group.id, None)
     state.due_now.pop(group.id, None)
+    state.confined.pop(group.id, None)
 
 
 def _count(state: State, task: Task, step: int) -> None:

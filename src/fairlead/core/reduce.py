@@ -185,7 +185,7 @@ def _node_seen(state: State, event: ev.NodeSeen) -> None:
         state.nodes_at = state.version
         state.reopen()
         astray, state.astray = state.astray, {}
-        state.touched.update(astray)
+        state.touched.update(astray | state.confined)  # a level may have come, or be gone
     if state.inventory.nominal_version != nominal:
         state.nominal_at = state.version
         for group in state.rejected:

@@ -182,8 +182,8 @@ class Waiting:
         """(Identity of a shape, places, home) -> the shape, and the same with these (`core.tenancy`)."""
         self.tenancy = False
         """True once somebody has asked for nodes of his own: then places are counted."""
-        self.confined = 0
-        """How many requests wait whose members have to share a domain: sums do not tell who of these fits."""
+        self.confined: dict[str, None] = {}
+        """Waiting groups whose members have to share a domain: sums do not tell who of these fits."""
         self.astray: dict[str, None] = {}
         """Groups that are held because no node has the level that they name."""
         self.peak: dict[int, int] = {}
