@@ -7,6 +7,7 @@ once per kind of node: nodes that reach the same free volumes get the same answe
 """
 
 from collections.abc import Container, Iterator, Sequence
+from itertools import compress
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +17,7 @@ from fairlead.core.filters.cluster import Cluster
 from fairlead.core.filters.limits import MIGRATED
 from fairlead.core.filters.verdict import Code, Rejection
 from fairlead.core.filters.volumes import claim_name, claim_not_found, not_its_owner
+from fairlead.core.inventory import Ints
 from fairlead.model.pod import Pod
 from fairlead.model.rules import CLAIM, EPHEMERAL
 from fairlead.model.storage import Claim, PersistentVolume, StorageClass
@@ -95,10 +97,13 @@ def _sort_out(cluster: Cluster, claims: Sequence[Claim]) -> _Claims | str:
 
 
 def _reaches(cluster: Cluster, volume: PersistentVolume) -> Mask:
-    """Nodes that the volume's node affinity allows."""
-    if volume.affinity is None:
+    """Nodes that the volume's node affinity allows; do not change the array."""
+    columns, terms = cluster.classes.columns, volume.affinity
+    if terms is None:
         return cluster.everywhere()
-    return cluster.classes.columns.any(volume.affinity)
+    if len(terms) == 1 and len(terms[0]) == 1:  # as of a disk in a node: there are many of these
+        return columns.one(terms[0][0])
+    return columns.any(terms)
 
 
 def _served(cluster: Cluster, volume: PersistentVolume) -> Mask:
@@ -154,17 +159,11 @@ def _waiting(cluster: Cluster, claims: Sequence[Claim]) -> Iterator[tuple[Mask, 
 
 def _matched(cluster: Cluster, claims: Sequence[Claim]) -> Iterator[tuple[Mask, list[Claim]]]:
     """Kinds of nodes, each with the claims for which they reach no free volume."""
-    volumes = _of_their_classes(cluster, claims)
-    if not volumes:
-        yield cluster.everywhere(), list(claims)
-        return
-    reach = np.array([_reaches(cluster, each) for each in volumes])
-    patterns, kind_of = np.unique(reach, axis=1, return_inverse=True)
+    volumes = _candidates(cluster, claims)
+    missed = _give(claims, volumes, _reach(cluster, volumes)) < 0
+    patterns, kind_of = np.unique(missed, axis=1, return_inverse=True)
     for kind in range(patterns.shape[1]):
-        reached = {each.name for each, here in zip(volumes, patterns[:, kind], strict=True) if here}
-        given = _give(claims, volumes, reached)
-        left = [claim for claim, volume in zip(claims, given, strict=True) if volume is None]
-        yield kind_of.reshape(-1) == kind, left
+        yield kind_of.reshape(-1) == kind, list(compress(claims, patterns[:, kind]))
 
 
 def _by_size(claims: Sequence[Claim]) -> list[Claim]:
@@ -172,42 +171,60 @@ def _by_size(claims: Sequence[Claim]) -> list[Claim]:
     return sorted((c for c in claims if c.selected_node is None), key=lambda claim: claim.size or 0)
 
 
-def _of_their_classes(cluster: Cluster, claims: Sequence[Claim]) -> list[PersistentVolume]:
+def _candidates(cluster: Cluster, claims: Sequence[Claim]) -> list[PersistentVolume]:
+    """Volumes that may be one of the claims' on some node."""
     kinds = dict.fromkeys(claim.storage_class for claim in claims)
-    return [each for each in cluster.storage.volumes.values() if each.storage_class in kinds]
+    volumes = [each for each in cluster.storage.volumes.values() if each.storage_class in kinds]
+    return [each for each in volumes if any(_like(claim, each) for claim in claims)]
 
 
-def _give(
-    claims: Sequence[Claim], volumes: Sequence[PersistentVolume], reached: set[str]
-) -> list[PersistentVolume | None]:
-    """Per claim the volume it gets, each volume once; a claim that the pod mounts twice is two."""
-    given: list[PersistentVolume | None] = []
-    taken: dict[str, None] = {}
-    for claim in claims:
-        volume = _smallest(claim, [each for each in volumes if each.name not in taken], reached)
-        given.append(volume)
-        if volume is not None:
-            taken[volume.name] = None
+def _reach(cluster: Cluster, volumes: Sequence[PersistentVolume]) -> Mask:
+    """[volume, node] `_reaches` of each."""
+    reach = np.zeros((len(volumes), len(cluster)), dtype=bool)
+    for i, volume in enumerate(volumes):
+        reach[i] = _reaches(cluster, volume)
+    return reach
+
+
+def _give(claims: Sequence[Claim], volumes: Sequence[PersistentVolume], reach: Mask) -> Ints:
+    """[claim, node] the volume that the claim gets there, -1 for none; `reach` is [volume, node].
+
+    It is the one meant for the claim, else the smallest free one that satisfies it. One claim comes after the
+    other, and each volume is given once; a claim that the pod mounts twice is two.
+    """
+    given = np.full((len(claims), reach.shape[1]), -1, dtype=np.int64)
+    left = np.ones_like(reach)
+    for i, claim in enumerate(claims):
+        like = [v for v, volume in enumerate(volumes) if _like(claim, volume)]
+        meant = [v for v in like if volumes[v].claim is not None]
+        free = [v for v in like if volumes[v].claim is None and _satisfies(claim, volumes[v])]
+        free.sort(key=lambda v: volumes[v].size)
+        given[i] = _first(free, reach[free] & left[free])
+        if meant:  # somebody made it for this claim: that or none
+            own = _first(meant, left[meant])
+            reached = np.take_along_axis(reach, np.maximum(own, 0)[None], axis=0)[0]
+            given[i] = np.where(own < 0, given[i], np.where(reached, own, -1))
+        nodes = np.flatnonzero(given[i] >= 0)
+        left[given[i][nodes], nodes] = False
     return given
 
 
-def _smallest(
-    claim: Claim, volumes: Sequence[PersistentVolume], reached: set[str]
-) -> PersistentVolume | None:
-    """The volume meant for this claim, else the smallest free one that satisfies it."""
-    large = [each for each in volumes if _like(claim, each)]
-    for volume in large:
-        if volume.claim is not None:  # somebody made it for this claim
-            return volume if volume.name in reached else None
-    free = [
-        each
-        for each in large
-        if each.available
-        and each.name in reached
-        and matches(claim.selector, each.labels)
-        and all(mode in each.access for mode in claim.access)
-    ]
-    return min(free, key=lambda each: each.size, default=None)
+def _first(order: Sequence[int], good: Mask) -> Ints:
+    """[node] the first in that order that is good there, -1 if none is; `good` is [position, node]."""
+    best = np.full(good.shape[1], -1, dtype=np.int64)
+    if order:
+        found = np.flatnonzero(good.any(axis=0))
+        best[found] = np.array(order, dtype=np.int64)[np.argmax(good, axis=0)[found]]
+    return best
+
+
+def _satisfies(claim: Claim, volume: PersistentVolume) -> bool:
+    """Whether a free volume will do for the claim."""
+    return (
+        volume.available
+        and matches(claim.selector, volume.labels)
+        and all(mode in volume.access for mode in claim.access)
+    )
 
 
 def _like(claim: Claim, volume: PersistentVolume) -> bool:
@@ -276,12 +293,11 @@ def decide(
     if wrong or any(cluster.row(claim.selected_node or "") != row for claim in chosen):
         return wrong or NO_VOLUME
     searching = _by_size(found.waiting)
-    volumes = _of_their_classes(cluster, searching)
-    given = _give(searching, volumes, {each.name for each in volumes if _reaches(cluster, each)[row]})
-    pairs = list(zip(searching, given, strict=True))
-    new = [*chosen, *(claim for claim, volume in pairs if volume is None)]
+    volumes = _candidates(cluster, searching)
+    given = _give(searching, volumes, _reach(cluster, volumes)[:, [row]])[:, 0].tolist()
+    new = [*chosen, *(claim for claim, v in zip(searching, given, strict=True) if v < 0)]
     no_volume, no_space = _provision(cluster, new)
     if no_volume[row] or no_space[row]:
         return NO_VOLUME if no_volume[row] else NO_SPACE
-    matched = [Decision(claim, volume) for claim, volume in pairs if volume is not None]
+    matched = [Decision(claim, volumes[v]) for claim, v in zip(searching, given, strict=True) if v >= 0]
     return [*matched, *(Decision(claim, None) for claim in new)]
