@@ -395,5 +395,6 @@ def test_F2_L11_I5_I8_whatever_is_drawn(seed: int, trial: Trial) -> None:
         placed += trial.offer(*groups)
         pods += sum([len(group) for group in groups])
         trial.offer_theirs(*drawn.group(most=1), *drawn.group(most=1))
+        trial.end(drawn.random)
     assert placed > 5, "hardly anything was placed: this says nothing"
     trial.judged()

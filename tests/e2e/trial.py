@@ -5,10 +5,11 @@ is told the steps in their order, so a placement is held against what was there 
 later. Its pods run for ever and are gone afterwards.
 """
 
+import random
 import re
 from collections.abc import Iterable
 from itertools import count
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from judge import PODS, Judge, Object, Verdict, key_of, list_of, placed
 
@@ -24,11 +25,15 @@ def group_of(pod: Object) -> str:
     return str(labels.get("fairlead.dev/group") or pod["metadata"]["name"])
 
 
-class Step(NamedTuple):
-    """A group that was placed: its pods by namespace/name; or one pod that had to wait just then."""
+def _path(pod: Object) -> str:
+    return f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{pod['metadata']['name']}"
 
-    keys: list[str]
-    waited: Object | None = None
+
+class Step(NamedTuple):
+    """What became of a group, with its pods as they were then."""
+
+    kind: Literal["placed", "waited", "gone"]
+    pods: list[Object]
 
 
 class Trial:
@@ -90,10 +95,10 @@ class Trial:
         wanted = list(dict.fromkeys((pod["metadata"]["namespace"], group_of(pod)) for pod in pods))
         rows = {each: self._row(*each, {"running"}) for each in wanted}
         wanted.sort(key=lambda each: (rows[each]["granted_at"], rows[each]["first_seen"]))
-        members: dict[tuple[str, str], list[str]] = {each: [] for each in wanted}
+        members: dict[tuple[str, str], list[Object]] = {each: [] for each in wanted}
         for pod in pods:
-            members[pod["metadata"]["namespace"], group_of(pod)].append(key_of(pod))
-        self._steps += [Step(keys) for keys in members.values()]
+            members[pod["metadata"]["namespace"], group_of(pod)].append(pod)
+        self._steps += [Step("placed", self._now(group)) for group in members.values()]
 
     def place_theirs(self, *pods: Object) -> None:
         """One step: kube-scheduler places these one after the other."""
@@ -105,12 +110,12 @@ class Trial:
         for pod in pods:
             pod["spec"]["schedulerName"] = "default-scheduler"
             key = self.submit([pod])[0]
-            path = f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{pod['metadata']['name']}"
+            path = _path(pod)
             found = until(
                 lambda path=path: self._decided(path), f"kube-scheduler to decide on {key}", SECONDS
             )
             if found["spec"].get("nodeName"):
-                self._steps.append(Step([key]))
+                self._steps.append(Step("placed", [found]))
             else:
                 self._delete(path)
         return len(self._steps) - before
@@ -121,7 +126,11 @@ class Trial:
 
     def offer(self, *groups: list[Object]) -> int:
         """One step in which not all need to be placed: who has to wait is taken away, so that the next one's
-        turn comes (nobody overtakes). How many were placed; `judged` asks about those that were not, too."""
+        turn comes (nobody overtakes). How many were placed.
+
+        `judged` asks also about single pods that were not. Nothing is said about groups: there it depends on
+        where the first members go whether there is a node for the last.
+        """
         for group in groups:
             self.submit(group)
         return sum([self._offered(group) for group in groups])
@@ -129,16 +138,32 @@ class Trial:
     def _offered(self, group: list[Object]) -> bool:
         space, name = group[0]["metadata"]["namespace"], group_of(group[0])
         row = self._row(space, name, {"running", "waiting", "rejected"}, unless=("", "Queued"))
-        keys = [key_of(pod) for pod in group]
+        self._steps.append(Step("placed" if row["state"] == "running" else "waited", self._now(group)))
         if row["state"] == "running":
-            self._steps.append(Step(keys))
             return True
-        for pod in group:
-            path = f"/api/v1/namespaces/{space}/pods/{pod['metadata']['name']}"
-            if len(group) == 1:
-                self._steps.append(Step(keys, self.cluster.client.get(path).json()))
-            self._delete(path)
+        self._take_away(group)
         return False
+
+    def end(self, draw: random.Random) -> None:
+        """One step: a group that runs, drawn from all of them, is deleted."""
+        gone = [step.pods[0]["metadata"]["uid"] for step in self._steps if step.kind == "gone"]
+        running = [
+            step.pods
+            for step in self._steps
+            if step.kind == "placed" and step.pods[0]["metadata"]["uid"] not in gone
+        ]
+        pods = draw.choice(running)
+        self._take_away(pods)
+        self._steps.append(Step("gone", pods))
+
+    def _take_away(self, pods: Iterable[Object]) -> None:
+        paths = [_path(pod) for pod in pods]
+        for path in paths:
+            self._delete(path)
+        until(lambda: not any(self.cluster.client.get(path).ok for path in paths), "pods to be gone", SECONDS)
+
+    def _now(self, pods: Iterable[Object]) -> list[Object]:
+        return [self.cluster.client.get(_path(pod)).json() for pod in pods]
 
     def node_of(self, key: str) -> str:
         """Where a pod (namespace/name, or a name in the trial's own namespace) is; "" if nowhere."""
@@ -185,14 +210,16 @@ class Trial:
         """What kube-scheduler says of every placement, by namespace/name; a refusal is a failure."""
         self.wait_bound(*self._claimed())
         self.judge.copy(self.cluster)
-        pods = {key_of(pod): pod for pod in list_of(self.cluster, PODS)}
         found: list[Verdict] = []
         told: list[str] = []
-        for step in self._steps:
-            if step.waited is None:
-                found += self.judge.verdicts([pods[key] for key in step.keys])
-            elif nodes := self.judge.ask(step.waited).feasible:
-                told.append(f"{step.keys} had to wait and could have gone to {sorted(nodes)}")
+        for kind, pods in self._steps:
+            if kind == "placed":
+                found += self.judge.verdicts(pods)
+            elif kind == "gone":
+                for pod in pods:
+                    self.judge.remove(pod)
+            elif len(pods) == 1 and (nodes := self.judge.ask(pods[0]).feasible):
+                told.append(f"{key_of(pods[0])} had to wait and could have gone to {sorted(nodes)}")
         told += [f"{each.pod} on {each.node}: {each.refused}" for each in found if not each.allowed]
         assert not told, "kube-scheduler says otherwise:\n" + "\n".join(told)
         return {each.pod: each for each in found}
