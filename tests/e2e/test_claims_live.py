@@ -180,6 +180,16 @@ def test_a_provisioner_makes_a_volume_on_the_pods_node(room: Kubectl) -> None:
     assert found["metadata"]["annotations"][SELECTED] == node_of(room, "user")
 
 
+def test_a_volume_of_the_pods_own_is_made_with_it(room: Kubectl) -> None:
+    with provisioner(room, lambda node, wanted: made_for(room, node, wanted)):
+        owner = pod("user", run="60s")
+        template = {"spec": claim(room, "", "made")["spec"]}
+        owner["spec"]["volumes"] = [{"name": "own", "ephemeral": {"volumeClaimTemplate": template}}]
+        room.create(owner)
+        until(lambda: node_of(room, "user"), "the pod to be bound")
+    assert bound_to(room, "user-own") == f"{room.namespace}-for-user-own"
+
+
 def test_a_provisioner_that_cannot_is_asked_again(room: Kubectl) -> None:
     refused: list[str] = []
 

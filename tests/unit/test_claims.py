@@ -223,6 +223,14 @@ def test_claims_are_waited_for_no_longer_than_kube_scheduler_does():
     assert not made.state.intents
 
 
+def test_a_claim_that_a_pod_mounts_twice_gets_one_volume():
+    things = (claim("data"), disk("one", "n0"), disk("two", "n0", 6_000))
+    made, out = begun(*things, pods=(user("p", "data", "data"),))
+    assert [ask.volume.name for ask in of(out, cmd.BindClaim)] == ["one"]
+    volumes = made.state.surroundings.storage.volumes
+    assert {name for name, each in volumes.items() if each.claim is not None} == {"one"}
+
+
 def test_explain_says_which_claims_are_waited_for():
     made, _ = begun(claim("data", MADE), pods=(user("p", "data"),))
     (group,) = made.state.groups.values()

@@ -44,7 +44,7 @@ def assume(state: State, pod: Pod, node: str) -> str:
         return found
     for choice in pending.values():
         around.choose(pod.uid, choice)
-    for claim, volume in found:
+    for claim, volume in reversed(found):  # of a claim that is mounted twice the first volume counts
         name = (claim.namespace, claim.name)
         around.choose(pod.uid, Choice(name, volume.name if volume is not None else "", node))
     return ""

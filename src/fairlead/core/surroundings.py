@@ -184,7 +184,13 @@ class Surroundings:
     # -- what was decided ----------------------------------------------------------------------------
 
     def choose(self, pod: str, choice: Choice) -> None:
-        """Let the choice count as taken, for this pod."""
+        """Let the choice count as taken, for this pod; another one of the same claim is void."""
+        old = self.choices.get(choice.claim)
+        if old is choice and pod in choice.holders:
+            return
+        if old is not None and old is not choice and old.volume:
+            self._chosen.pop(old.volume, None)
+            self._look_at_volume(old.volume)
         self.choices[choice.claim] = choice
         choice.holders[pod] = None
         self._choices_of.setdefault(pod, {})[choice.claim] = None
