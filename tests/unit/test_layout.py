@@ -7,6 +7,7 @@ from test_scenarios import play
 
 from fairlead.control import RECONCILERS
 from fairlead.core.containment import pools, split
+from fairlead.core.cycle import plan_now
 from fairlead.core.engine import Engine
 from fairlead.core.explain import unsatisfiable
 from fairlead.core.inventory import Inventory
@@ -25,12 +26,13 @@ from fairlead.model.layout import Layout
 from fairlead.model.node import Node
 from fairlead.model.plan import Placement, Plan, Start
 from fairlead.model.pod import OwnerRef, Shape
-from fairlead.model.settings import Settings
+from fairlead.model.settings import Settings, single
 from fairlead.sim.stage import Stage
 from fairlead.wire.jobspec import read
 
 RACK = "topology.kubernetes.io/rack"
 EXCLUSIVE = {"fairlead.dev/exclusive": "true"}
+EASY = Settings(pace=0, queues=single("easy"))
 ONE_RACK = {"fairlead.dev/required-topology": "rack"}
 
 
@@ -101,6 +103,17 @@ def test_I5_nobody_is_granted_a_place_beside_an_exclusive_pod():
     made, commands = engine(ev.NodeSeen(node("n0")), ev.PodSeen(lone), ev.PodSeen(pod("b")))
     made.learn([proposed(commands, {"pod:b#0": ["n0"]})])
     assert made.last_stale == "pod:b#0 no longer fits"
+
+
+def test_what_keeps_who_wants_whole_nodes_waiting_is_told_in_words():
+    for names in (["n0"], ["n0", "n1"]):  # one node is looked at in sums
+        made, _ = engine(*[ev.NodeSeen(node(name)) for name in names], settings=EASY)
+        state = made.state
+        made.learn([ev.PodSeen(pod(f"on-{name}", node=name)) for name in names])
+        commands = made.learn([ev.PodSeen(pod("x", group="x", size=1, annotations=EXCLUSIVE))])
+        plan = plan_now(one(commands, cmd.Propose).snapshot)  # type: ignore[union-attr]
+        made.learn([ev.PlanProposed(plan)])
+        assert state.groups["label:default/x#0"].reason.text.endswith("(short of empty nodes)")
 
 
 def test_I5_what_an_earlier_process_started_keeps_its_nodes_to_itself():

@@ -144,10 +144,14 @@ def _scarce(snapshot: Snapshot, vector: Vector, free: Ints) -> str:
         (int(np.maximum(free[resource] // amount, 0).sum()), names[int(resource)])
         for resource, amount in zip(vector.rows, vector.amounts, strict=True)
     ]
-    scarce = min(room)[1] if room else "nothing"
-    if scarce == PLACES:
-        return "empty nodes" if vector.amounts.max() >= WHOLE else "nodes that no group has for itself"
-    return scarce
+    return spoken(min(room)[1], vector) if room else "nothing"
+
+
+def spoken(resource: str, vector: Vector) -> str:
+    """What people call a resource that a request is short of."""
+    if resource != PLACES:
+        return resource
+    return "empty nodes" if int(vector.amounts.max()) >= WHOLE else "nodes that no group has for itself"
 
 
 def _too_large(snapshot: Snapshot, task: Task, mask: Mask, vector: Vector) -> str:

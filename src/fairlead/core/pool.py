@@ -12,7 +12,7 @@ from functools import cached_property
 from heapq import heappop, heappush
 from operator import itemgetter
 
-from fairlead.core.explain import blocked, describe
+from fairlead.core.explain import blocked, describe, spoken
 from fairlead.core.labels import constraints
 from fairlead.core.match import Matcher
 from fairlead.core.outline import Need, Outline
@@ -151,9 +151,10 @@ class Pooled:
         names = list(self.snapshot.resources)
         lacks: list[tuple[int, str]] = []
         for task in request.tasks:
+            vector = self.snapshot.vectors[task.shape.requests]
             scarce = [
-                (max(outline.levels[k][0] // amount, 0), names[row])
-                for row, amount in self.snapshot.vectors[task.shape.requests].pairs
+                (max(outline.levels[k][0] // amount, 0), spoken(names[row], vector))
+                for row, amount in vector.pairs
                 if (k := self._place.get(row)) is not None
             ]
             room, name = min(scarce, default=(len(task.uids), "nothing"))

@@ -115,12 +115,12 @@ class Topology:
 
     def span(self, rows: Iterable[int]) -> dict[str, int]:
         """Over how many domains of each level these node rows spread, from nodes to the widest level."""
-        at = np.array(list(dict.fromkeys(rows)), dtype=np.intp)
+        at = list(dict.fromkeys(rows))
         found = {NODE: len(at)}
         for key in self.present()[::-1]:
-            inside = self.codes(key)[0][at]
+            codes = self.codes(key)[0]
             name = short(key) if short(key) not in found else key
-            found[name] = len(np.unique(inside[inside >= 0]))
+            found[name] = len(set(codes[at].tolist()) - {-1})
         return found
 
     def together(self, key: str, rows: Iterable[int]) -> bool:
