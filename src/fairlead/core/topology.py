@@ -115,8 +115,8 @@ class Topology:
 
     def span(self, rows: Iterable[int]) -> dict[str, int]:
         """Over how many domains of each level these node rows spread, from nodes to the widest level."""
-        at = list(dict.fromkeys(rows))
-        found = {NODE: len(at)}
+        at = np.array(list(dict.fromkeys(rows)), dtype=np.intp)
+        found: dict[str, int] = {NODE: len(at)}
         for key in self.present()[::-1]:
             codes = self.codes(key)[0]
             name = short(key) if short(key) not in found else key
