@@ -63,7 +63,7 @@ def always_worth_it(monkeypatch: pytest.MonkeyPatch):
 @given(
     st.lists(st.integers(0, 30), min_size=1, max_size=8),
     groups_of,
-    st.sampled_from(["first", "pack", "spread"]),
+    st.sampled_from(["first", "pack", "spread", "locality"]),
 )
 def test_everybody_once_and_never_more_than_is_free(nodes, groups, match):
     view = snapshot(nodes, groups, match)

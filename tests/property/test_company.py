@@ -253,7 +253,7 @@ def story(
     nodes,
     st.lists(steps, min_size=3, max_size=14),
     st.sampled_from(["fcfs", "easy", "conservative"]),
-    st.sampled_from(["first", "pack", "spread"]),
+    st.sampled_from(["first", "pack", "spread", "locality"]),
 )
 def test_F2_L11_I5_I8_no_pod_is_placed_where_a_filter_or_a_layout_forbids_it(
     machines: list[tuple[int, str, str]], happens: list[Step], policy: str, match: str

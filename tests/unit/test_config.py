@@ -291,7 +291,7 @@ QUOTES = "a text (put it into quotes if it is meant as one)"
             "queues: [{name: a, order: random}]",
             f"1: queues[0].order: 'random' is unknown; {CHOICES} priority, fifo, shortest",
         ),
-        ("match: best", f"1: match: 'best' is unknown; {CHOICES} first, pack, spread"),
+        ("match: best", f"1: match: 'best' is unknown; {CHOICES} first, pack, spread, locality"),
         (
             "queues: [{name: a, partition: gpu}]",
             "1: queues[0].partition: 'gpu' is unknown; the file has no partitions",

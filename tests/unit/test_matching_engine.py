@@ -196,3 +196,13 @@ def test_preferred_pod_affinity_and_soft_spread_look_at_the_pods_there():
     even = (Spread(HOST, (Expression("app", Operator.IN, ("db",)),)),)
     made, _ = engine(zoned("b", "1"), zoned("c", "1"), ev.PodSeen(db))
     assert answer(made, made.learn([wishing("r", spread=even)])) == {"r": "c"}
+
+
+def test_I8_under_locality_a_gang_lies_on_as_few_racks_as_it_can():
+    rack = "topology.kubernetes.io/rack"
+    sizes = {"a": ("r1", 1), "b": ("r2", 2), "c": ("r1", 1), "d": ("r2", 2)}
+    nodes = [ev.NodeSeen(node(name, cpu=cpu, labels={rack: r})) for name, (r, cpu) in sizes.items()]
+    for match, expected in (("first", {"a", "b", "c"}), ("locality", {"b", "d"})):
+        made, _ = engine(*nodes, settings=Settings(pace=0, match=match))
+        commands = made.learn(gang("g", NO_RULES, 4))
+        assert set(answer(made, commands).values()) == expected

@@ -15,7 +15,7 @@ import numpy as np
 from fairlead.core import topology
 from fairlead.core.columns import Mask
 from fairlead.core.inventory import Ints
-from fairlead.core.snapshot import Request, Spot, Task
+from fairlead.core.snapshot import Spot, Task
 from fairlead.model.layout import Layout
 from fairlead.model.plan import Placement
 from fairlead.model.pod import Pod
@@ -27,11 +27,11 @@ _REGIONS = 64
 """In how many domains all members are tried at most, once each has room for every task alone."""
 
 
-def place(matcher: "Matcher", request: Request) -> tuple[Placement, ...] | None:
+def place(matcher: "Matcher", tasks: tuple[Task, ...], layout: Layout) -> tuple[Placement, ...] | None:
     """Place all members or none."""
     draft, company = matcher.draft, matcher.company
-    tasks = matcher.ordered(request.tasks)
-    for number, region in enumerate(_regions(matcher, request.layout, tasks)):
+    tasks = matcher.ordered(tasks)
+    for number, region in enumerate(_regions(matcher, layout, tasks)):
         if number == _REGIONS:
             break
         mark, before = draft.mark(), company.mark() if company is not None else 0
@@ -54,9 +54,8 @@ def _regions(matcher: "Matcher", layout: Layout, tasks: Sequence[Task]) -> Itera
     counts = [_room(matcher, task) for task in tasks]
     wanted = [len(task.uids) for task in tasks]
     levels = topology.of(snapshot.classes, snapshot.settings.topology)
-    yield from levels.regions(
-        layout._replace(required=key), counts, wanted, matcher.policy, matcher.draft.load()
-    )
+    policy = "pack" if matcher.policy == "locality" else matcher.policy
+    yield from levels.regions(layout._replace(required=key), counts, wanted, policy, matcher.draft.load())
 
 
 def _together(matcher: "Matcher", tasks: Sequence[Task]) -> str:

@@ -21,7 +21,7 @@ def place_all(
     matcher: Matcher, waiting: Sequence[Request]
 ) -> Generator[None, None, list[tuple[Placement, ...]] | None]:
     """Placements per request, in their order; None if not all fit or it is not worth the try."""
-    classes = _classes(waiting)
+    classes = _classes(waiting) if matcher.policy != "locality" else None
     if classes is None:
         return None
     mark = matcher.draft.mark()

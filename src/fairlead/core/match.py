@@ -5,8 +5,9 @@ mask) through the cycle, catching up with the draft's log instead of starting an
 single pods of fifty shapes cost fifty scans and ten thousand small steps.
 
 Match policies: `first` lowest node first; `pack` the fullest node that fits first (kube-scheduler's
-MostAllocated); `spread` the emptiest first, as evenly as possible (LeastAllocated). Load is a node's
-share of cpu and memory in use before the placing, so it is one column for all shapes.
+MostAllocated); `spread` the emptiest first, as evenly as possible (LeastAllocated); `locality` the fewest
+racks, and within them as `pack`. Load is a node's share of cpu and memory in use before the placing, so it is
+one column for all shapes.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,13 +15,14 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from fairlead.core import apart
+from fairlead.core import apart, topology
 from fairlead.core.columns import Mask
 from fairlead.core.crowd import Company
 from fairlead.core.inventory import Ints, Vector, how_many
 from fairlead.core.labels import constraints
 from fairlead.core.snapshot import Draft, Request, Spot, Task, rows_since
 from fairlead.core.taste import MOST
+from fairlead.model.layout import Layout
 from fairlead.model.plan import Placement
 from fairlead.model.pod import Pod, Shape
 
@@ -108,7 +110,7 @@ class Matcher:
 
     def __init__(self, draft: Draft, policy: str, company: Company | None = None) -> None:
         self.draft, self.policy, self.company = draft, policy, company
-        self._sign = {"first": 0, "pack": 1, "spread": -1}[policy]
+        self._sign = {"first": 0, "pack": 1, "spread": -1, "locality": 1}[policy]
         self._likings: dict[tuple[int, int, int], tuple[Task, Ints | None]] = {}
         self._views: dict[int, tuple[Shape, View]] = {}
         self._by_class: dict[object, View] = {}
@@ -130,8 +132,15 @@ class Matcher:
 
     def place(self, request: Request) -> tuple[Placement, ...] | None:
         """Place all members or none; None leaves the draft as it was."""
-        if request.layout.near or (self.company is not None and any(map(self.minds, request.tasks))):
-            return apart.place(self, request)
+        layout = self._layout(request)
+        if self.company is not None and any(map(self.minds, request.tasks)):
+            return apart.place(self, request.tasks, layout)
+        if layout.near:
+            wanted = (layout, *((id(task.shape), len(task.uids)) for task in request.tasks))
+            placed = None if wanted in self._failed else apart.place(self, request.tasks, layout)
+            if placed is None:
+                self._failed[wanted] = None
+            return placed
         if len(request.tasks) == 1 and len(request.tasks[0].uids) == 1:
             return self._place_single(request.tasks[0])
         names = self.draft.snapshot.names
@@ -139,7 +148,7 @@ class Matcher:
         if key in self._failed:  # within a cycle free only shrinks: what failed stays failed
             return None
         mark, before = self.draft.mark(), self.company.mark() if self.company is not None else 0
-        placed: list[Placement] = []
+        found: list[Placement] = []
         for task in self.ordered(request.tasks):
             spots = self.many(task, self.view(task.shape).counts())
             if spots is None:
@@ -147,8 +156,19 @@ class Matcher:
                 self._failed[key] = None
                 return None
             uids = iter(task.uids)
-            placed += [Placement(next(uids), names[spot.row]) for spot in spots for _ in range(spot.times)]
-        return tuple(placed)
+            found += [Placement(next(uids), names[spot.row]) for spot in spots for _ in range(spot.times)]
+        return tuple(found)
+
+    def _layout(self, request: Request) -> Layout:
+        """What the group asks for; under `locality` all who say nothing want to lie close together."""
+        layout = request.layout
+        if self.policy != "locality" or layout.near or request.growth:
+            return layout
+        if len(request.tasks) == 1 and len(request.tasks[0].uids) == 1:
+            return layout
+        snapshot = self.draft.snapshot
+        levels = topology.of(snapshot.classes, snapshot.settings.topology).present()
+        return layout._replace(preferred=levels[-1]) if levels else layout
 
     def _place_single(self, task: Task) -> tuple[Placement, ...] | None:
         """The same for one pod: the path that ten thousand of them take in one cycle."""

@@ -10,7 +10,7 @@ from fairlead.model.layout import TOPOLOGY
 from fairlead.model.selector import Expression
 
 POLICIES = ("fcfs", "easy", "hybrid", "conservative", "replan")
-MATCHES = ("first", "pack", "spread")
+MATCHES = ("first", "pack", "spread", "locality")
 ORDERS = ("priority", "fifo", "shortest")
 DEFAULT_QUEUE = "default"
 HYBRID_DEPTH = 64
