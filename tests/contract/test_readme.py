@@ -163,5 +163,7 @@ def test_links_lead_somewhere():
 def test_nothing_is_written_that_the_readme_does_not_tell():
     told = README.split("What it writes into the cluster")[1].split("## Submit")[0]
     writes = {right.sub or right.resource for right in NEEDED if right.verb not in ("get", "list", "watch")}
-    assert writes == {"binding", "status", "events", "pods", "jobs"}
+    claims = {"persistentvolumeclaims", "persistentvolumes"}
+    assert writes == {"binding", "status", "events", "pods", "jobs", *claims}
     assert all(word in told for word in ("bindings", "PodScheduled=False", "Events", "deletion"))
+    assert "selected-node" in told and "spec.claimRef" in told
