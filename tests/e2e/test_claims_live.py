@@ -1,11 +1,12 @@
 """Pods with claims on a real control plane: volumes are chosen, bound by its controller, and then the pods.
 
 A thread stands in for a CSI provisioner: it makes a volume for each claim that names a node, or gives the
-claim back.
+claim back. One scheduler for the whole module, recording; a test replays what it recorded.
 """
 
 import contextlib
 import json
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 
 from fairlead.localcluster import Cluster
-from live import Kubectl, Scheduler, data_folder, job, pod, until
+from live import FAIRLEAD, Kubectl, Scheduler, data_folder, job, pod, until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 HOST = "kubernetes.io/hostname"
@@ -25,8 +26,10 @@ Json = dict[str, Any]
 
 @pytest.fixture(scope="module")
 def scheduler(small_cluster: Cluster) -> Iterator[Scheduler]:
-    with data_folder() as data, Scheduler(small_cluster.kubeconfig, data) as running:
-        yield running
+    with data_folder() as data:
+        recording = data.with_name("recording.jsonl")
+        with Scheduler(small_cluster.kubeconfig, data, "--record", str(recording)) as running:
+            yield running
 
 
 @pytest.fixture
@@ -232,3 +235,30 @@ def test_a_bound_claim_draws_its_pod_into_the_zone(small_cluster: Cluster, room:
         assert found["spec"]["nodeName"] == last
     finally:
         room("label", "node", last, f"{ZONE}-")
+
+
+def test_replay_decides_the_same(scheduler: Scheduler) -> None:
+    """Of all that came before: the recording is whole only once the scheduler has ended."""
+    scheduler.stop()
+    assert "Traceback" not in scheduler.log
+    recording = str(scheduler.data.with_name("recording.jsonl"))
+    run = subprocess.run(
+        [FAIRLEAD, "replay", recording], capture_output=True, text=True, timeout=200, check=False
+    )
+    assert run.returncode == 0 and "0 differences" in run.stdout, run.stdout + run.stderr[-3000:]
+    scheduler.start()
+    scheduler.wait_ready()
+
+
+def test_a_process_killed_while_a_claim_is_made_leaves_nothing_undone(
+    room: Kubectl, scheduler: Scheduler
+) -> None:
+    room.create(claim(room, "data", "made"), using(pod("user", run="60s"), "data"))
+    until(lambda: SELECTED in room.get("pvc", "data")[0]["metadata"].get("annotations", {}), "the choice")
+    scheduler.kill()
+    with provisioner(room, lambda node, wanted: made_for(room, node, wanted)):
+        scheduler.start()
+        scheduler.wait_ready()
+        until(lambda: node_of(room, "user"), "the pod to be bound")
+    (found,) = room.get("pvc", "data")
+    assert found["metadata"]["annotations"][SELECTED] == node_of(room, "user")
