@@ -21,8 +21,6 @@ def guard(state: State, plan: Plan, own: bool) -> "Guard | None":
         return None
     changed = refresh(state) if state.index is not None else bool(state.likes)
     changed |= not own or state.nodes_at > plan.version or state.around_at != state.surroundings.version
-    # Two claims of one plan may have been given the same volume: that is seen only one after the other.
-    changed |= any(like.shape.rules.volumes for like, _ in state.likes.values())
     return Guard(state) if changed else None
 
 
@@ -31,18 +29,11 @@ class Guard:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._look()
-
-    def _look(self) -> None:
-        """Anew from what is there now, starts that have been accepted among it."""
-        crowd = crowd_of(self._state, ahead=False)
+        crowd = crowd_of(state, ahead=False)
         self._company = None if crowd is None else Company(crowd)
-        self._around = self._state.surroundings.version
 
     def objection(self, group: Group, start: Start) -> str:
         """Why the start must not be done; "" if it may, and then it counts for those after it."""
-        if self._around != self._state.surroundings.version:
-            self._look()
         company, rows = self._company, self._state.inventory.rows
         if not self._lies_well(group, start):
             return f"{group.id}: its members would not lie together any more"

@@ -60,6 +60,8 @@ def verify(state: State, plan: Plan, own: bool = True) -> Verdict:
         if not stale and mindful is not None and group is not None:
             stale = mindful.objection(group, decision)
         if not stale and group is not None:
+            stale = _claim(state, group, decision)
+        if not stale and group is not None:
             grants.append(_grant(state, group, decision, plan, len(grants)))
     if stale:
         state.reopen()
@@ -212,6 +214,24 @@ def _allowed(state: State, request: Request, placements: tuple[Placement, ...]) 
     return True
 
 
+def _claim(state: State, group: Group, start: Start) -> str:
+    """Let the claims of the members be decided, so that the next start finds their volumes taken.
+
+    Returns why one of them may not be where it is to go; then nothing is decided.
+    """
+    decided: list[str] = []
+    for place in start.placements:
+        pod = state.pods[place.pod]
+        if pod.shape.rules.volumes:
+            decided.append(pod.uid)
+            why = assume(state, pod, place.node)
+            if why:
+                for uid in decided:
+                    state.surroundings.forget(uid)
+                return f"{group.id} may not be on {place.node}: {why}"
+    return ""
+
+
 def _grant(state: State, group: Group, start: Start, plan: Plan, index: int) -> Grant:
     """Hold the capacity and move the group; from here on the start is `assumed`."""
     grant = Grant(
@@ -225,8 +245,6 @@ def _grant(state: State, group: Group, start: Start, plan: Plan, index: int) -> 
     )
     for place in start.placements:
         state.add_intent(Intent(place.pod, place.node, grant.id, group.id))
-        if state.pods[place.pod].shape.rules.volumes:
-            assume(state, state.pods[place.pod], place.node)  # what keeps it off is seen when it is bound
     if not start.growth:
         group.started_size = len(start.placements)
         group.granted_at = state.now
