@@ -8,6 +8,7 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from fairlead.core.tree.bookings import Bookings
 from fairlead.core.tree.columns import Pool, Tree
@@ -55,6 +56,7 @@ def trees(draw: st.DrawFn) -> list[Pool]:
     return pools
 
 
+ONE = Count(1, 1)
 counts = st.one_of(
     st.just(Count(1, 1)),
     st.integers(1, 3).map(lambda n: Count(n, n)),
@@ -130,17 +132,32 @@ jobspecs = st.builds(
     st.just(""),
     constraints,
 )
-steps = st.lists(
-    st.one_of(
-        st.tuples(st.sampled_from(list(Op)), jobspecs),
-        st.tuples(st.just("cancel"), st.integers(0, 9)),
-        st.tuples(st.just("status"), st.integers(0, 60)),
-        st.tuples(st.just("release"), st.integers(0, 5)),
-    ),
-    min_size=1,
-    max_size=20,
+plain = st.builds(
+    lambda parts, exclusive: Jobspec((Resource("node", ONE, exclusive=exclusive, children=parts),), 10),
+    st.sampled_from([(), (Resource("slot", ONE, label="task", children=(Resource("core", ONE),)),)]),
+    st.sampled_from([None, True]),
 )
-ranked = st.sampled_from([name for name in POLICIES if name not in ("first", "firstnodex", "locality")])
+
+
+_KINDS = ["match"] * 12 + ["cancel"] * 3 + ["status", "release", "property", "attach", "remove"]
+_OPS = [*Op, *[Op.allocate] * 5, *[Op.allocate_orelse_reserve] * 3]
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[tuple[Any, Any]]:
+    """Requests, of which some come again and again, and other steps between them."""
+    few = [*draw(st.lists(st.one_of(plain, plain, jobspecs), min_size=1, max_size=2)), draw(jobspecs)]
+    made: list[tuple[Any, Any]] = []
+    for kind in draw(st.lists(st.sampled_from(_KINDS), min_size=6, max_size=25)):
+        if kind == "match":
+            made.append((draw(st.sampled_from(_OPS)), draw(st.sampled_from(few))))
+        else:
+            made.append((kind, draw(st.integers(0, 60))))
+    return made
+
+
+steps = histories()
+policies = st.sampled_from(list(POLICIES))
 
 
 def told(outcome: Outcome) -> object:
@@ -151,6 +168,21 @@ def told(outcome: Outcome) -> object:
     return outcome.verdict, job.start, job.end, job.reserved, held
 
 
+def attach(graph: Graph, number: int, what: int) -> None:
+    """One vertex like another one beside it; of a node, with all it has."""
+    tree = graph.tree
+    like = what % (len(tree) - 1) + 1 if len(tree) > 1 else 0
+    made: list[Pool] = []
+    for v in range(like, int(tree.end[like])):
+        pool = tree.pools[v]
+        parent = pool.parent if v == like else f"new {tree.parents[v]}"
+        made.append(replace(pool, key=f"new {v}", parent=parent, uniq_id=1000 * number + v))
+        if v == like:
+            made[-1].name = f"{pool.type}-{number}"
+    if like:
+        graph.attach(made)
+
+
 def do(graph: Graph, number: int, step: tuple[Any, Any]) -> object:
     kind, what = step
     jobs = sorted(graph.bookings.jobs)
@@ -159,14 +191,21 @@ def do(graph: Graph, number: int, step: tuple[Any, Any]) -> object:
     if kind == "status":
         v = what % len(graph.tree)
         graph.set_up(v, not graph.tree.up[v])
+    elif kind == "property":
+        v = what % len(graph.tree)
+        graph.set_property(v, "fast", None if "fast" in graph.tree.properties(v) else "yes")
+    elif kind == "remove" and what % len(graph.tree) > 0:
+        graph.remove([what % len(graph.tree)])
+    elif kind == "attach":
+        attach(graph, number, what)
     elif jobs and kind == "cancel":
         graph.cancel(jobs[what % len(jobs)])
     elif jobs and kind == "release" and not graph.bookings.jobs[jobs[0]].reserved and what in graph.tree.rank:
         return graph.release_ranks(jobs[0], [what])
-    return None
+    return sorted(graph.bookings.jobs)
 
 
-@given(trees(), ranked, steps)
+@given(trees(), policies, steps)
 @settings(max_examples=400)
 def test_whole_levels_choose_what_the_walk_chooses(pools: list[Pool], policy: str, history: Any) -> None:
     fast = Graph(Tree(pools), match_policy(policy))
@@ -176,7 +215,7 @@ def test_whole_levels_choose_what_the_walk_chooses(pools: list[Pool], policy: st
         assert fast.bookings.check() == []
 
 
-@given(trees(), st.sampled_from(list(POLICIES)), steps)
+@given(trees(), policies, steps)
 @settings(max_examples=150)
 def test_never_more_than_there_is(pools: list[Pool], policy: str, history: Any) -> None:
     graph = Graph(Tree(pools), match_policy(policy))
@@ -190,7 +229,7 @@ def test_never_more_than_there_is(pools: list[Pool], policy: str, history: Any) 
                 assert v == 0 or int(tree.parent[v]) in job.held, "what is held hangs together"
 
 
-@given(trees(), st.sampled_from(list(POLICIES)), steps, jobspecs)
+@given(trees(), policies, steps, jobspecs)
 @settings(max_examples=150)
 def test_cancel_restores_what_was(pools: list[Pool], policy: str, history: Any, job: Jobspec) -> None:
     graph = Graph(Tree(pools), match_policy(policy))
