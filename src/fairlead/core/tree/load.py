@@ -7,6 +7,7 @@ which the request takes. Must not choose anything.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -44,8 +45,13 @@ class VertexLoad:
         self, kind: str, resources: Sequence[Resource], order: Order, tree: Tree, free: Callable[[int], bool]
     ) -> None:
         self.kind, self.tree, self.free, self.leaves = kind, tree, free, order.leaf_types
-        self._weights = weights(kind, resources, order, tree)
+        self._resources, self._order = resources, order
         self._known: dict[int, int] = {}
+
+    @cached_property
+    def _weights(self) -> dict[str, int]:
+        """Made when the walk comes to a vertex: whole levels mostly choose without it."""
+        return weights(self.kind, self._resources, self._order, self.tree)
 
     def of(self, v: int) -> int:
         """What the vertex adds to a score; 0 for a leaf."""
@@ -86,19 +92,21 @@ class LevelLoad:
         if any(self._path(leaf) is None for leaf in weighed) or self._path(type_) is None:
             return None
         level = self.levels.of[type_]
-        added = np.zeros(len(level.vertices), dtype=np.int64)
-        if type_ not in self.order.leaf_types:
-            added += self._load(type_, state, weighed)
-        if NODE in (self._path(type_) or ()):
-            added += self._load(NODE, state, weighed)[self._node(type_)]
-        return added << SHIFT
+        below = self._load(type_, state, weighed) if type_ not in self.order.leaf_types else None
+        if NODE not in (self._path(type_) or ()):
+            added = np.zeros(len(level.vertices), dtype=np.int64) if below is None else below
+        else:
+            added = self._load(NODE, state, weighed)[self._node(type_)]
+            if below is not None:
+                added += below
+        return np.left_shift(added, SHIFT, out=added)
 
     def _load(self, type_: str, state: State, weighed: Mapping[str, int]) -> Ints:
         if self.kind == BESTFIT:
             factors: Mapping[str, Ints | int] = weighed
         else:
             factors = self._share(type_)
-        load = np.zeros(len(self.levels.of[type_].vertices), dtype=np.int64)
+        load: Ints | None = None
         for leaf, factor in factors.items():
             free = self._count(state, leaf, type_)
             if free is None:
@@ -106,8 +114,11 @@ class LevelLoad:
             if self.kind == SPREAD:
                 whole = self._count(self.levels.ever, leaf, type_)
                 free = whole - free if whole is not None else free
-            load += free * factor
-        return np.minimum(load, _MOST)
+            part = free * factor
+            load = part if load is None else np.add(load, part, out=load)
+        if load is None:
+            return np.zeros(len(self.levels.of[type_].vertices), dtype=np.int64)
+        return np.minimum(load, _MOST, out=load)
 
     def _share(self, type_: str) -> dict[str, Ints]:
         """Leaf type -> [position] what one leaf is of the whole there."""

@@ -16,6 +16,9 @@ from fairlead.core.tree.ranking import FEW, Group, Pick, ranked
 from fairlead.core.tree.walk import NODES, Walk
 from fairlead.model.jobspec import SLOT, XOR_SLOT, Resource
 
+_FAR = 1 << 62
+"""Beyond every score."""
+
 
 class Unusual(Exception):
     """A request, or a tree, of a form that only the walk can match."""
@@ -154,15 +157,18 @@ class Vector:
         """The best of the mask's places, which begins at `first`, in the walk's order of equal scores."""
         if number == 1 and level.rising and not self.walk.policy.load:
             return [len(mask) - 1 - int(mask[::-1].argmax()) if self.walk.policy.high else int(mask.argmax())]
-        found = np.flatnonzero(mask)
-        scores = level.score[first + found]
+        here, high = slice(first, first + len(mask)), self.walk.policy.high
+        scores = level.score[here]
         if self.walk.policy.load:
-            scores = scores + self._added[self.walk.tree.type[int(level.vertices[0])]][first + found]
-        high = self.walk.policy.high
+            scores = scores + self._added[self.walk.tree.type[int(level.vertices[0])]][here]
+        if level.distinct and number == 1:
+            return [
+                int(np.where(mask, scores, -_FAR).argmax() if high else np.where(mask, scores, _FAR).argmin())
+            ]
+        found = np.flatnonzero(mask)
+        scores = scores[found]
         if number == len(found):
             return found.tolist()
-        if level.distinct and number == 1:
-            return [int(found[scores.argmax() if high else scores.argmin()])]
         if level.distinct:
             keys = -scores if high else scores
             return found[np.argpartition(keys, number - 1)[:number]].tolist()

@@ -276,9 +276,10 @@ class Walk:
 
     def _whole(self, v: int, held: dict[int, Held]) -> None:
         """Everything below a vertex, children before their parent."""
-        children, sizes = self.tree.children, self.tree.sizes
-        for child in children[v]:
-            if children[child]:
+        sizes, below = self.tree.sizes, self.tree.children[v]
+        leaves = isinstance(below, range)  # so are children of which none has any
+        for child in below:
+            if not leaves:
                 self._whole(child, held)
             held[child] = holding(sizes[child], True)
 
