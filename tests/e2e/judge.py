@@ -54,12 +54,13 @@ ENDED = ("Succeeded", "Failed")
 
 
 class Verdict(NamedTuple):
-    """What kube-scheduler says of one pod; `refused`: each plugin that refuses the node, with its words."""
+    """What kube-scheduler says of one pod: in `words`, and for a node that it refuses by each plugin."""
 
     pod: str
     node: str
     allowed: bool
     feasible: frozenset[str]
+    words: str
     refused: dict[str, str]
 
 
@@ -275,14 +276,14 @@ class Judge:
 
     def ask(self, pod: Object, node: str = "") -> Verdict:
         """Of a pod that is not here: which nodes may it go to, and if not to `node`, who says so?"""
-        feasible, _ = self._question(pod, ALL)
+        feasible, words = self._question(pod, ALL)
         refused: dict[str, str] = {}
         if node and node not in feasible:
             for name in PLUGINS:
-                passed, words = self._question(pod, f"only-{name.lower()}")
+                passed, own = self._question(pod, f"only-{name.lower()}")
                 if node not in passed:
-                    refused[name] = words
-        return Verdict(key_of(pod), node, node in feasible, feasible, refused)
+                    refused[name] = own
+        return Verdict(key_of(pod), node, node in feasible, feasible, words, refused)
 
     def verdicts(self, *groups: Iterable[Object]) -> list[Verdict]:
         """Groups in the order in which they were placed: each is judged with the groups before it in place.

@@ -25,15 +25,25 @@ def group_of(pod: Object) -> str:
     return str(labels.get("fairlead.dev/group") or pod["metadata"]["name"])
 
 
+def same_reason(ours: str, theirs: str) -> bool:
+    """Whether what Fairlead says of a pod that waits is among what kube-scheduler says of the nodes."""
+    if reasons := re.findall(r"node\(s\) ([^,]+)", ours):
+        return any(each in theirs for each in reasons)
+    if re.search(r"short of|the largest matching node", ours):
+        return re.search(r"Insufficient|Too many pods|free ports", theirs) is not None
+    return "no node matches" in ours and re.search(r"affinity/selector|taint|unschedul", theirs) is not None
+
+
 def _path(pod: Object) -> str:
     return f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{pod['metadata']['name']}"
 
 
 class Step(NamedTuple):
-    """What became of a group, with its pods as they were then."""
+    """What became of a group, with its pods as they were then, and why it had to wait."""
 
     kind: Literal["placed", "waited", "gone"]
     pods: list[Object]
+    why: str = ""
 
 
 class Trial:
@@ -138,9 +148,10 @@ class Trial:
     def _offered(self, group: list[Object]) -> bool:
         space, name = group[0]["metadata"]["namespace"], group_of(group[0])
         row = self._row(space, name, {"running", "waiting", "rejected"}, unless=("", "Queued"))
-        self._steps.append(Step("placed" if row["state"] == "running" else "waited", self._now(group)))
         if row["state"] == "running":
+            self._steps.append(Step("placed", self._now(group)))
             return True
+        self._steps.append(Step("waited", self._now(group), row["text"]))
         self._take_away(group)
         return False
 
@@ -212,14 +223,18 @@ class Trial:
         self.judge.copy(self.cluster)
         found: list[Verdict] = []
         told: list[str] = []
-        for kind, pods in self._steps:
-            if kind == "placed":
-                found += self.judge.verdicts(pods)
-            elif kind == "gone":
-                for pod in pods:
+        for step in self._steps:
+            if step.kind == "placed":
+                found += self.judge.verdicts(step.pods)
+            elif step.kind == "gone":
+                for pod in step.pods:
                     self.judge.remove(pod)
-            elif len(pods) == 1 and (nodes := self.judge.ask(pods[0]).feasible):
-                told.append(f"{key_of(pods[0])} had to wait and could have gone to {sorted(nodes)}")
+            elif len(step.pods) == 1:
+                verdict = self.judge.ask(step.pods[0])
+                if verdict.feasible or not same_reason(step.why, verdict.words):
+                    told.append(
+                        f"{verdict.pod} waits: {step.why}; {verdict.words} {sorted(verdict.feasible)}"
+                    )
         told += [f"{each.pod} on {each.node}: {each.refused}" for each in found if not each.allowed]
         assert not told, "kube-scheduler says otherwise:\n" + "\n".join(told)
         return {each.pod: each for each in found}
