@@ -112,3 +112,14 @@ def test_what_creates_no_pods_is_told_and_stops_a_strict_reader(tmp_path: Path) 
     assert len(arrivals(tmp_path, text)) == 1
     with pytest.raises(FileError, match="CronJob c: it is not known which pods this kind creates"):
         arrivals(tmp_path, text, strict=True)
+
+
+def test_volumes_are_left_out_and_that_is_told(tmp_path: Path) -> None:
+    claim = "volumes: [{name: v, persistentVolumeClaim: {claimName: data}}]"
+    text = f"kind: Pod\nmetadata: {{name: a}}\n{SPEC[:-1]}, {claim}}}\n"
+    (found,) = arrivals(tmp_path, text)
+    assert found.pods[0].shape.rules.volumes == ()
+    (fault,) = load(tmp_path / "w.yaml", procs=8).faults
+    assert (fault.kind, fault.text) == ("changed", "a: played without its volumes")
+    with pytest.raises(FileError, match="played without its volumes"):
+        load(tmp_path / "w.yaml", procs=8, strict=True)

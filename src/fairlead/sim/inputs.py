@@ -11,6 +11,8 @@ from pathlib import Path
 from msgspec import structs
 
 from fairlead.model.node import Node
+from fairlead.model.pod import Pod
+from fairlead.model.rules import NO_RULES
 from fairlead.sim import logs, manifests, openb, swf
 from fairlead.sim.logs import Faults
 from fairlead.sim.scenario import Scenario, ScenarioError, parse
@@ -129,6 +131,7 @@ def _manifests(
     path: Path, text: str, limit: int, faults: Faults, procs: int, nodes: int, nodes_file: Path | None
 ) -> tuple[list[Node], list[Arrival]]:
     found = manifests.read(path, text, limit, faults)
+    found = found._replace(arrivals=[_without_volumes(arrival, faults) for arrival in found.arrivals])
     if nodes_file is not None:
         return read_nodes(nodes_file), found.arrivals
     if procs or nodes:
@@ -142,6 +145,20 @@ def _manifests(
     if not found.nodes:
         raise FileError(f"{path}: no Node in it: give --nodes-file, --procs N or --nodes N")
     return [_holding(node, {"pods": PLENTY}) for node in found.nodes], found.arrivals
+
+
+def _without_volumes(arrival: Arrival, faults: Faults) -> Arrival:
+    """The group as if its volumes were everywhere: there are no claims in a simulation."""
+    if not any(pod.shape.rules.volumes for pod in arrival.pods):
+        return arrival
+    faults.add(0, "changed", f"{arrival.name}: played without its volumes")
+    return arrival._replace(pods=tuple([_without_its_volumes(pod) for pod in arrival.pods]))
+
+
+def _without_its_volumes(pod: Pod) -> Pod:
+    rules = structs.replace(pod.shape.rules, volumes=())
+    rules = NO_RULES if rules == NO_RULES else rules
+    return structs.replace(pod, shape=structs.replace(pod.shape, rules=rules))
 
 
 def _holding(node: Node, missing: dict[str, int], **fixed: int) -> Node:
