@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from fairlead.cli.query_session import Session
 
 RULE = "INFO: ============================="
-_READERS = ("jgf", "rv1exec")
+_READERS = ("jgf", "jgf_shorthand", "rv1exec")
 _WHOLE = re.compile(r"[+-]?[0-9]{1,15}")
 
 
@@ -62,7 +62,7 @@ class Change:
             self._stats("PARTIAL CANCEL")
 
     def update(self, words: list[str]) -> None:
-        """`update allocate|reserve READER FILE ID AT SECONDS`."""
+        """`update allocate|reserve READER FILE ID AT SECONDS`; in shorthand a vertex means all below it."""
         mode, reader, file = words[0], words[1], words[2]
         id_, at, seconds = (_number(word) for word in words[3:])
         session = self.session
@@ -82,6 +82,8 @@ class Change:
             chosen = [
                 graph.vertex(path) for path, metadata in jgf.paths(content) if metadata.get("exclusive")
             ]
+            if reader == "jgf_shorthand":
+                chosen = [below for v in chosen for below in range(v, int(graph.tree.end[v]))]
         job = graph.reinstate(id_, graph.closure(chosen), at, seconds, at > 0)
         session.show(job)
         session.remember(job, file)

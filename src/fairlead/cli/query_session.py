@@ -62,14 +62,18 @@ class Session:
             "match": Command(self.match, "m", 2, 2, "match allocate JOBSPEC"),
             "multi-match": Command(self.multi_match, "M", 2, many, "multi-match allocate JOBSPEC..."),
             "update": Command(
-                change.update, "u", 6, 6, "update allocate|reserve jgf|rv1exec FILE ID AT SECONDS"
+                change.update,
+                "u",
+                6,
+                6,
+                "update allocate|reserve jgf|jgf_shorthand|rv1exec FILE ID AT SECONDS",
             ),
             "attach": Command(change.attach, "j", 1, 1, "attach FILE"),
             "remove": Command(change.remove, "r", 2, 2, "remove PATH true, remove RANKS false"),
             "find": Command(self.find, "f", 1, many, "find status=down and sched-now=allocated"),
             "cancel": Command(change.cancel, "c", 1, 2, "cancel ID"),
             "partial-cancel": Command(
-                change.partial_cancel, "pc", 3, 4, "partial-cancel ID jgf|rv1exec FILE"
+                change.partial_cancel, "pc", 3, 4, "partial-cancel ID jgf|jgf_shorthand|rv1exec FILE"
             ),
             "set-property": Command(change.set_property, "p", 2, 2, "set-property PATH NAME=VALUE"),
             "remove-property": Command(change.remove_property, "rp", 2, 2, "remove-property PATH NAME"),
@@ -202,7 +206,8 @@ class Session:
         tree = self.graph.tree
         rows = [Row(v, tree.sizes[v], True) for v in found.vertices]
         filters = {v: found.shown_filters(v, 0) for v in found.vertices} if found.filters else None
-        self.out.write(treetext.emitted(self.format, tree, rows, Extra(filters=filters)))
+        whole = self.format.removesuffix("_shorthand")  # what is found may be part of what it lies in
+        self.out.write(treetext.emitted(whole, tree, rows, Extra(filters=filters)))
         self.say(RULE)
         self.say(f'INFO: EXPRESSION="{expression}"')
         self.say(RULE)

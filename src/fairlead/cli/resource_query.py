@@ -28,7 +28,8 @@ def resource_query(
         typer.Option(
             "-F",
             "--match-format",
-            help="How answers are printed: simple, pretty_simple, jgf, rlite, rv1 or rv1_nosched.",
+            help="How answers are printed: simple, pretty_simple, jgf, jgf_shorthand, rlite, rv1,"
+            " rv1_nosched or rv1_shorthand.",
         ),
     ] = "simple",
     match_subsystems: Annotated[
@@ -52,6 +53,13 @@ def resource_query(
     disable_prompt: Annotated[
         bool, typer.Option("-d", "--disable-prompt", help="Print no prompt, for scripts.")
     ] = False,
+    reserve_vtx_vec: Annotated[
+        int,
+        typer.Option("-r", "--reserve-vtx-vec", help="For Fluxion's scripts: memory grows by itself here."),
+    ] = 0,
+    allowlist: Annotated[
+        str, typer.Option("-W", "--allowlist", help="For Fluxion's scripts: it is for hwloc files only.")
+    ] = "",
 ) -> None:
     """Match jobspecs to a resource graph, one command a line; Fluxion's scripts run unchanged.
 
@@ -62,6 +70,9 @@ def resource_query(
     """
     from fairlead.cli.query_run import Options, run
 
+    del reserve_vtx_vec
+    if allowlist:
+        typer.echo("fairlead: --allowlist is for hwloc files only and leaves this graph as it is", err=True)
     run(
         Options(
             load_file,

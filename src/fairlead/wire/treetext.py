@@ -11,7 +11,16 @@ import msgspec
 from fairlead.core.tree.columns import Tree
 from fairlead.wire import jgf, rv1
 
-FORMATS = ("simple", "pretty_simple", "jgf", "rlite", "rv1", "rv1_nosched")
+FORMATS = (
+    "simple",
+    "pretty_simple",
+    "jgf",
+    "jgf_shorthand",
+    "rlite",
+    "rv1",
+    "rv1_nosched",
+    "rv1_shorthand",
+)
 
 
 class Row(NamedTuple):
@@ -40,18 +49,25 @@ def emitted(format_: str, tree: Tree, rows: list[Row], extra: Extra) -> str:
     if len(rows) < 2:
         return ""  # a graph without edges is not written
     vertices = [row.vertex for row in rows]
-    if format_ == "jgf":
-        value: object = jgf.written(tree, rows, extra.filters)
+    graph_rows = _shorter(tree, rows) if format_.endswith("_shorthand") else rows
+    if format_.startswith("jgf"):
+        value: object = jgf.written(tree, graph_rows, extra.filters)
     elif format_ == "rlite":
         value = {"R_lite": rv1.lite(tree, vertices)[0]}
     else:
         record = rv1.written(tree, vertices, extra.start, extra.end)
-        if format_ == "rv1":
-            record["scheduling"] = jgf.written(tree, rows, extra.filters)
+        if format_ != "rv1_nosched":
+            record["scheduling"] = jgf.written(tree, graph_rows, extra.filters)
         if extra.queue:
             record["attributes"] = {"system": {"scheduler": {"queue": extra.queue}}}
         value = record
     return msgspec.json.encode(value).decode() + "\n"
+
+
+def _shorter(tree: Tree, rows: list[Row]) -> list[Row]:
+    """Without what lies in a vertex that is exclusive itself: whoever has that has all of it."""
+    whole = {row.vertex for row in rows if row.exclusive}
+    return [row for row in rows if not (row.exclusive and tree.parents[row.vertex] in whole)]
 
 
 def _depth(tree: Tree, v: int) -> int:
