@@ -189,7 +189,7 @@ def test_I8_too_large_for_any_rack_is_told_with_what_it_lacks():
     stage = Stage(Settings(pace=0))
     stage.add_nodes(6, {"cpu": "4", "memory": "8Gi", "racks": "3"})
     cases = {
-        "count": ("4x cpu=4", f"needs 4 × cpu=4 in one {RACK}, the largest holds 3"),
+        "count": ("4x cpu=4", f"needs 4 × cpu=4 in one {RACK}, the largest holds 3 (rack0)"),
         "sum": ("3x cpu=3 + 2x cpu=2", f"needs cpu=13 in all in one {RACK}, the largest has 12"),
         "alone": ("3x cpu=1 + 1x cpu=2 exclusive=true", f"needs more nodes for itself than any {RACK} has"),
     }

@@ -26,7 +26,8 @@ def too_wide(
     `masks` are the nodes that each task may use, `describe` what people call a task.
     """
     level = request.layout.required
-    codes, count = topology.of(snapshot.classes, snapshot.settings.topology).codes(level)
+    levels = topology.of(snapshot.classes, snapshot.settings.topology)
+    codes, count = levels.codes(level)
     if not count:
         return f"needs all its members in one {level}, no node has such a label"
     possible = np.ones(count, dtype=bool)
@@ -35,7 +36,8 @@ def too_wide(
         room = np.minimum(how_many(snapshot.capacity, snapshot.vectors[task.shape.requests]), wanted) * mask
         holds = _sums(codes, count, room)
         if int(holds.max()) < wanted:
-            return f"needs {describe(task)} in one {level}, the largest holds {int(holds.max())}"
+            largest = f"the largest holds {int(holds.max())} ({levels.names(level)[int(holds.argmax())]})"
+            return f"needs {describe(task)} in one {level}, {largest}"
         possible &= holds >= wanted
     if not possible.any():
         return f"needs all its members in one {level}, none has room for each kind of them"
