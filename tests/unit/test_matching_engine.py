@@ -10,11 +10,11 @@ from fairlead.model import command as cmd
 from fairlead.model import event as ev
 from fairlead.model.group import Outcome, Phase, Why
 from fairlead.model.node import Taint
-from fairlead.model.pod import Pod
+from fairlead.model.pod import Pod, PodPhase
 from fairlead.model.preferences import Preferences
 from fairlead.model.rules import NO_RULES, PodTerm, Rules, Spread
 from fairlead.model.selector import Expression, Operator
-from fairlead.model.settings import Settings
+from fairlead.model.settings import QueueSettings, Settings
 
 HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
 X = (Expression("app", Operator.IN, ("x",)),)
@@ -206,3 +206,50 @@ def test_I8_under_locality_a_gang_lies_on_as_few_racks_as_it_can():
         made, _ = engine(*nodes, settings=Settings(pace=0, match=match))
         commands = made.learn(gang("g", NO_RULES, 4))
         assert set(answer(made, commands).values()) == expected
+
+
+@pytest.mark.parametrize("policy", ["easy", "conservative"])
+def test_a_promise_that_others_stand_in_the_way_of_is_given_anew_and_kept_in_the_end(policy: str):
+    """The place it was promised comes free in time, but one that it must keep away from has come there."""
+    queue = QueueSettings("default", policy=policy)
+    running = structs.replace(
+        pod("r", group="r", size=1, cpu=4), annotations={"fairlead.dev/duration": "10m"}, version=5
+    )
+    made, commands = engine(host("a", "1"), ev.PodSeen(running), settings=Settings(pace=0, queues=(queue,)))
+    do_all(made, commands)
+    head = [
+        structs.replace(each.pod, annotations={"fairlead.dev/duration": "10m"})
+        for each in gang("g", APART, 1)
+    ]
+    do_all(made, made.learn([ev.PodSeen(each) for each in head]))
+    group = the_group(made, "g")
+    assert group.estimate == 1_000 + 600_000
+    guard = minding("other", APART, node="a", scheduler="default-scheduler", cpu=0)
+    do_all(made, made.learn([ev.Tick(300_000), ev.PodSeen(guard)]))
+    gone = structs.replace(made.state.pods["r"], phase=PodPhase.SUCCEEDED, version=2_000)
+    do_all(made, made.learn([ev.Tick(601_000), ev.PodSeen(gone)]))
+    assert group.phase is Phase.QUEUED and "anti-affinity" in group.reason.text
+    do_all(made, made.learn([ev.Tick(700_000), ev.PodGone("other", 3_000)]))
+    assert group.phase is Phase.RUNNING
+
+
+def do_all(made: Engine, commands: list[cmd.Command]) -> None:
+    """Carry out what the engine wants until it wants nothing more."""
+    for version in range(1_000, 1_100):
+        events: list[ev.Event] = []
+        for each in commands:
+            match each:
+                case cmd.Propose():
+                    events.append(ev.PlanProposed(plan_now(each.snapshot)))
+                case cmd.RecordAllocations():
+                    events.append(ev.AllocationsRecorded(each.plan))
+                case cmd.Bind():
+                    there = structs.replace(made.state.pods[each.pod], node=each.node, phase=PodPhase.RUNNING)
+                    events += [ev.Bound(each.pod, each.grant, each.node)]
+                    events += [ev.PodSeen(structs.replace(there, version=version, started=True))]
+                case _:
+                    pass
+        if not events:
+            return
+        commands = made.learn(events)
+    raise AssertionError("it never comes to rest")

@@ -153,6 +153,7 @@ class Cycle:
         if offer.start <= now:
             if self._minds(request):  # others may have come to where it was promised a place
                 self.horizon.lift(request, offer)
+                lane.promised -= not self.snapshot.freed
                 del self.decided[request.group]
                 self._decide(request, lane)
                 return
