@@ -22,6 +22,8 @@ from fairlead.runtime import address
 
 T = TypeVar("T")
 TIMEOUT = 5.0
+LONG = 120.0
+"""Seconds for what takes the scheduler some time where there are many nodes."""
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 """Without proxies: they cannot know what listens on this machine's loopback."""
 
@@ -81,7 +83,7 @@ def nodes(where: Where) -> NodePage:
 
 def graph(where: Where) -> GraphPage:
     """The cluster as a tree; only a running scheduler knows it."""
-    return _ask(where, "/api/v1/graph", GraphPage, "nodes")
+    return _ask(where, "/api/v1/graph", GraphPage, "nodes", LONG)
 
 
 def queues(where: Where) -> QueuesPage:
@@ -93,12 +95,16 @@ def queues(where: Where) -> QueuesPage:
 
 
 def _ask(
-    where: Where, path: str, kind: type[T], stored: Callable[[Path, str, tuple[str, ...]], T] | str
+    where: Where,
+    path: str,
+    kind: type[T],
+    stored: Callable[[Path, str, tuple[str, ...]], T] | str,
+    patience: float = TIMEOUT,
 ) -> T:
     """The scheduler's answer, else what `stored` finds in the database; a text: what that does not know."""
     tried: list[str] = []
     try:
-        return _fetch(_server(where), path, kind)
+        return _fetch(_server(where), path, kind, patience)
     except NoAnswer as error:
         tried.append(str(error))
     named_server = where.server or os.environ.get("FAIRLEAD_SERVER")
@@ -139,10 +145,10 @@ def _server(where: Where) -> str:
     return found.url
 
 
-def _fetch(server: str, path: str, kind: type[T]) -> T:
+def _fetch(server: str, path: str, kind: type[T], patience: float) -> T:
     """The answer as a struct. Raises NoAnswer, or CliError with the server's own words."""
     try:
-        with _OPENER.open(f"{server}{path}", timeout=TIMEOUT) as response:
+        with _OPENER.open(f"{server}{path}", timeout=patience) as response:
             body = response.read()
     except urllib.error.HTTPError as error:
         raise _refusal(server, error) from None
