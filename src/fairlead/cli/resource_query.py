@@ -8,30 +8,39 @@ from typing import Annotated
 
 import typer
 
+Policy = Annotated[
+    str,
+    typer.Option(
+        "-P",
+        "--match-policy",
+        help="first, firstnodex, low, high, lonode, hinode, lonodex, hinodex, locality, bestfit, pack,"
+        " spread; or options such as 'policy=low node_exclusive=true'.",
+    ),
+]
+Format = Annotated[
+    str,
+    typer.Option(
+        "-F",
+        "--match-format",
+        help="How answers are printed: simple, pretty_simple, jgf, jgf_shorthand, rlite, rv1,"
+        " rv1_nosched or rv1_shorthand.",
+    ),
+]
+Ahead = Annotated[
+    int, typer.Option("-r", "--reserve-vtx-vec", help="For Fluxion's scripts: memory grows by itself here.")
+]
+Allowed = Annotated[
+    str, typer.Option("-W", "--allowlist", help="For Fluxion's scripts: it is for hwloc files only.")
+]
+
 
 def resource_query(
     load_file: Annotated[Path, typer.Option("-L", "--load-file", help="The resource graph.")],
     load_format: Annotated[
         str, typer.Option("-f", "--load-format", help="Its format: grug, jgf or rv1exec.")
     ] = "grug",
-    match_policy: Annotated[
-        str,
-        typer.Option(
-            "-P",
-            "--match-policy",
-            help="first, firstnodex, low, high, lonode, hinode, lonodex, hinodex, locality, bestfit, pack,"
-            " spread; or options such as 'policy=low node_exclusive=true'.",
-        ),
-    ] = "first",
-    match_format: Annotated[
-        str,
-        typer.Option(
-            "-F",
-            "--match-format",
-            help="How answers are printed: simple, pretty_simple, jgf, jgf_shorthand, rlite, rv1,"
-            " rv1_nosched or rv1_shorthand.",
-        ),
-    ] = "simple",
+    match_policy: Policy = "first",
+    match_format: Format = "simple",
     match_subsystems: Annotated[
         str, typer.Option("-S", "--match-subsystems", help="CA: containment is the only subsystem there is.")
     ] = "CA",
