@@ -276,7 +276,8 @@ def verdicts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Ver
         judge.copy(cluster)
         before = placed(list_of(cluster, PODS))
         assert len(before) == sum(len(case.pods) for case in CASES.values())
-        found = {each.pod: each for each in judge.verdicts(before)}
+        judge.place(before)
+        found = {key_of(pod): judge.verdict(pod) for pod in before}
         after = placed(list_of(cluster, PODS))
         assert {(key_of(p), p["metadata"]["uid"], p["spec"]["nodeName"]) for p in after} == {
             (key_of(p), p["metadata"]["uid"], p["spec"]["nodeName"]) for p in before
