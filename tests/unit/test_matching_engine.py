@@ -6,6 +6,7 @@ from test_engine import engine, node, one, pod
 
 from fairlead.core.cycle import plan_now
 from fairlead.core.engine import Engine
+from fairlead.core.explain import amounts_text
 from fairlead.model import command as cmd
 from fairlead.model import event as ev
 from fairlead.model.group import Outcome, Phase, Why
@@ -253,3 +254,42 @@ def do_all(made: Engine, commands: list[cmd.Command]) -> None:
             return
         commands = made.learn(events)
     raise AssertionError("it never comes to rest")
+
+
+def test_unlike_members_are_tried_in_another_order_before_the_group_waits():
+    """Its leader wants another like it near and none else: it can only be the first."""
+    z = (Expression("app", Operator.IN, ("x",)),)
+    alone = Rules(affinity=(PodTerm(HOST, z),), anti_affinity=(PodTerm(ZONE, z),))
+    leader = minding("l", alone, group="g", size=2)
+    worker = minding("w", Rules(), group="g", size=2, cpu=2)
+    for members in ((leader, worker), (worker, leader)):
+        nodes = [host("a", "1"), ev.NodeSeen(node("b", labels={HOST: "b"}))]
+        made, commands = engine(*nodes, *map(ev.PodSeen, members))
+        assert answer(made, commands) == {"l": "a", "w": "b"}
+
+
+def test_what_is_told_counts_only_nodes_that_would_do_otherwise():
+    guard = minding("other", APART, node="b", scheduler="default-scheduler")
+    made, commands = engine(host("a", "1", cpu=0), host("b", "1"), ev.PodSeen(guard), *gang("g", Rules(), 1))
+    answer(made, commands)
+    assert the_group(made, "g").reason.text.endswith(
+        ": 1 node(s) didn't satisfy existing pods anti-affinity rules"
+    )
+
+
+def test_members_that_fit_one_by_one_only_are_told_so():
+    leader = minding("l", APART, group="g", size=2)
+    made, commands = engine(host("a", "1"), *map(ev.PodSeen, (leader, minding("w", Rules(), 1, "g", 2))))
+    answer(made, commands)
+    assert "room for each of them, but not for all together" in the_group(made, "g").reason.text
+
+
+def test_host_ports_are_called_what_people_call_them():
+    asked = (
+        ("cpu", 100),
+        ("pods", 1),
+        ("port:TCP/80", 1),
+        ("port:TCP/80@10.0.0.1", 1),
+        ("port:UDP/53", 1 << 20),
+    )
+    assert amounts_text(asked) == "cpu=0.1 hostPort=80/TCP on 10.0.0.1 hostPort=53/UDP"

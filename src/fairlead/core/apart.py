@@ -8,6 +8,7 @@ allowed.
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import permutations
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,14 +24,28 @@ from fairlead.model.pod import Pod
 if TYPE_CHECKING:
     from fairlead.core.match import Matcher
 
+_ALL_ORDERS = 3
+"""Up to so many kinds of members all orders are tried."""
 _REGIONS = 64
 """In how many domains all members are tried at most, once each has room for every task alone."""
 
 
 def place(matcher: "Matcher", tasks: tuple[Task, ...], layout: Layout) -> tuple[Placement, ...] | None:
-    """Place all members or none."""
+    """Place all members or none. Unlike members are placed in another order if that is of no avail."""
+    orders = [matcher.ordered(tasks)]
+    if 1 < len(tasks) <= _ALL_ORDERS:
+        orders += [each for each in permutations(tasks) if each != orders[0]]
+    elif len(tasks) > 1:
+        orders += [tasks, tasks[::-1]]
+    for each in orders:
+        placed = _place(matcher, each, layout)
+        if placed is not None:
+            return placed
+    return None
+
+
+def _place(matcher: "Matcher", tasks: Sequence[Task], layout: Layout) -> tuple[Placement, ...] | None:
     draft, company = matcher.draft, matcher.company
-    tasks = matcher.ordered(tasks)
     for number, region in enumerate(_regions(matcher, layout, tasks)):
         if number == _REGIONS:
             break

@@ -145,10 +145,10 @@ class Company:
         del self._log[mark:]
         self._rewound += 1
 
-    def lack(self, like: Pod) -> str:
-        """What keeps such a pod off how many nodes, in kube-scheduler's words; "" if nothing does."""
+    def lack(self, like: Pod, among: Mask) -> str:
+        """What keeps such a pod off these nodes, and how many, in kube-scheduler's words; "" if nothing."""
         found: dict[str, int] = {}
-        left = self.crowd.cluster.classes.present.copy()
+        left = among & self.crowd.cluster.classes.present
         for rejection in (*self._on_volumes(like), *self._follow(like).rejections()):
             count = int((rejection.mask & left).sum())
             if count:

@@ -95,24 +95,26 @@ def blocked(snapshot: Snapshot, free: Ints, request: Request, company: Company |
             worst = (lack, text)
     if worst is None or worst[0]:
         return worst[1] if worst else ""
-    return _minding(request, company) or _lying(request) or worst[1]
+    wanted = " + ".join([describe(task) for task in request.tasks])
+    if text := _minding(snapshot, free, request, company):
+        return text
+    if request.layout.required:
+        return f"needs {wanted} within one {request.layout.required}: no single one has room for all of it"
+    return f"needs {wanted}: there is room for each of them, but not for all together"
 
 
-def _minding(request: Request, company: Company | None) -> str:
-    """What other pods, volumes or features keep its members off, in kube-scheduler's words; "" if nothing."""
+def _minding(snapshot: Snapshot, free: Ints, request: Request, company: Company | None) -> str:
+    """What other pods, volumes or features keep its members off, in kube-scheduler's words; "" if nothing.
+
+    Only nodes that would do otherwise are told of.
+    """
     for task in request.tasks if company is not None else ():
         if company is not None and task.like is not None and company.crowd.concerns(task.like):
-            text = company.lack(task.like)
+            fits = how_many(free, snapshot.vectors[task.shape.requests]) > 0
+            text = company.lack(task.like, fits & _mask(snapshot, task.shape, present=True))
             if text:
                 return f"needs {describe(task)}: {text}"
     return ""
-
-
-def _lying(request: Request) -> str:
-    """That there is room, but not where its members are to lie."""
-    wanted = " + ".join([describe(task) for task in request.tasks])
-    required = request.layout.required
-    return f"needs {wanted} within one {required}: no single one has room for all of it" if required else ""
 
 
 def describe(task: Task) -> str:
@@ -124,12 +126,22 @@ def describe(task: Task) -> str:
 def amounts_text(amounts: Amounts) -> str:
     said = [(n, a) for n, a in amounts if n != PLACES]
     shown = [(n, a) for n, a in said if n != "pods"] or said
-    text = " ".join(_amount_text(name, amount) for name, amount in shown)
+    whole = {name.partition("@")[0] for name, _ in shown if "@" in name}  # told with their addresses
+    text = " ".join(_amount_text(name, amount) for name, amount in shown if name not in whole)
     return f"{text} on a node of its own" if (PLACES, WHOLE) in amounts else text
 
 
 def _amount_text(name: str, amount: int) -> str:
-    return name if name.startswith("port:") else f"{name}={quantity.show(name, amount)}"
+    return _port(name) or f"{name}={quantity.show(name, amount)}"
+
+
+def _port(resource: str) -> str:
+    """What people call a host port; "" for all else."""
+    if not resource.startswith("port:"):
+        return ""
+    protocol, _, port = resource.removeprefix("port:").partition("/")
+    number, _, address = port.partition("@")
+    return f"hostPort={number}/{protocol}" + (f" on {address}" if address else "")
 
 
 def _mask(snapshot: Snapshot, shape: Shape, present: bool) -> Mask:
@@ -150,7 +162,7 @@ def _scarce(snapshot: Snapshot, vector: Vector, free: Ints) -> str:
 def spoken(resource: str, vector: Vector) -> str:
     """What people call a resource that a request is short of."""
     if resource != PLACES:
-        return resource
+        return _port(resource) or resource
     return "empty nodes" if int(vector.amounts.max()) >= WHOLE else "nodes that no group has for itself"
 
 

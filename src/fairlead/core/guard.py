@@ -14,13 +14,13 @@ from fairlead.model.plan import Plan, Start
 
 def guard(state: State, plan: Plan, own: bool) -> "Guard | None":
     """Somebody to ask about each start in order; None if nothing that matters has changed."""
-    near = any(
-        group.layout.near for decision in plan.decisions if (group := state.groups.get(decision.group))
-    )
+    asked = [state.groups.get(decision.group) for decision in plan.decisions]
+    near = any(group is not None and group.layout.near for group in asked)
     if not (state.likes or near):
         return None
     changed = refresh(state) if state.index is not None else bool(state.likes)
     changed |= not own or state.nodes_at > plan.version or state.around_at != state.surroundings.version
+    changed |= any(group is not None and group.asked_at > plan.version for group in asked)
     return Guard(state) if changed else None
 
 
@@ -46,7 +46,7 @@ class Guard:
             if like is None or row is None:
                 continue
             if company.crowd.concerns(like) and not company.allowed(like)[row]:
-                why = company.lack(like)
+                why = company.lack(like, company.crowd.cluster.rows([row]))
                 company.rewind(mark)
                 return f"{group.id} may not be on {place.node} any more: {why}"
             company.take(like, row)

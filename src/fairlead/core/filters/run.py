@@ -60,7 +60,7 @@ class Domains:
 
     def __init__(self, cluster: Cluster, pod: Pod) -> None:
         self._cluster = cluster
-        self._parts = (AffinityCounts(cluster, pod), SpreadCounts(cluster, pod))
+        self._parts = (SpreadCounts(cluster, pod), AffinityCounts(cluster, pod))
 
     def place(self, other: Pod, row: int, times: int = 1) -> None:
         """`times` pods like `other` are on the node now; negative if they are gone again."""
