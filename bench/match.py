@@ -10,6 +10,7 @@ run, which must choose the same; and what Fluxion 0.54 was measured at on one su
 
 import argparse
 import gc
+import os
 import pathlib
 import random
 import resource
@@ -275,7 +276,9 @@ def live(count: int, pods: int) -> tuple[float, int]:
     inventory.vector(shape.requests)
 
     def request(number: int) -> Request:
-        return Request("g", (0, 1, 1, "g"), (Task(shape, tuple(f"p{i}" for i in range(number))),), False, HOUR)
+        return Request(
+            "g", (0, 1, 1, "g"), (Task(shape, tuple(f"p{i}" for i in range(number))),), False, HOUR
+        )
 
     matcher = Matcher(Draft(columns(inventory, (), Settings(), 0)), "first")
     begun = time.process_time()
@@ -364,6 +367,11 @@ def in_a_process(count: int, rounds: int) -> Times:
     return msgspec.json.decode(done.stdout, type=Times)
 
 
+def _busy() -> str:
+    """How quiet the machine was."""
+    return f"Load average of the machine while this ran: {os.getloadavg()[1]:.1f}, on {os.cpu_count()} cores."
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sizes", default=",".join(map(str, SIZES)))
@@ -376,7 +384,7 @@ def main() -> None:
     rows: list[dict[str, str]] = []
     for size in options.sizes.split(","):
         rows += rows_of(int(size), in_a_process(int(size), options.rounds))
-    report("match", f"python -m bench.match --sizes {options.sizes}", rows, f"{FLUXION_LOAD}.")
+    report("match", f"python -m bench.match --sizes {options.sizes}", rows, f"{FLUXION_LOAD}. {_busy()}")
 
 
 if __name__ == "__main__":
