@@ -20,7 +20,7 @@ def racks_of(kubectl: Kubectl, name: str) -> list[tuple[str, str]]:
     return [(racks[p["spec"]["nodeName"]], p["spec"]["nodeName"]) for p in pods if p["spec"].get("nodeName")]
 
 
-def test_I5_I8_I10_eight_nodes_in_one_rack_and_alone_on_them(make_cluster: MakeCluster):
+def test_I5_I8_I10_D8_eight_nodes_in_one_rack_and_alone_on_them(make_cluster: MakeCluster):
     cluster = make_cluster(nodes=16, shape=NodeShape(cpu="8"))
     kubectl = Kubectl(cluster, "default")
     names = sorted(each["metadata"]["name"] for each in kubectl.get("nodes"))
