@@ -45,8 +45,11 @@ class Answers:
 
 
 def _certain(resources: Sequence[Resource], in_slot: bool = False) -> bool:
-    """Whether less that is free can never fit more: not so for slots that take as much as there is."""
-    return all(
+    """Whether less that is free can never fit more.
+
+    Not so for slots that take as much as there is, nor for slots side by side, which are tried one by one.
+    """
+    return sum(each.type == SLOT for each in resources) < 2 and all(
         not (in_slot and each.count.min != each.count.max)
         and _certain(each.children, in_slot or each.type == SLOT)
         for each in resources

@@ -42,6 +42,16 @@ def nodes_asked(resources: Sequence[Resource]) -> int:
     return sum(n for type_, n in asked if type_ != SLOT) + min(slots, default=0)
 
 
+def together(resources: Sequence[Resource]) -> bool:
+    """Whether several slots stand side by side at some level."""
+    slots = 0
+    for each in resources:
+        slots += each.type == SLOT
+        if slots > 1 or (each.children and together(each.children)):
+            return True
+    return False
+
+
 def alternatives(resources: tuple[Resource, ...]) -> Iterator[tuple[Resource, ...]]:
     """Every request that results from taking one of each set of sibling xor_slots, in order, as a slot."""
     yield from islice(_alternatives(resources), MOST_ALTERNATIVES)

@@ -10,20 +10,24 @@ from enum import Enum
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
-from fairlead.core.tree.admission import Admission, Admissions
+from fairlead.core.tree.admission import Admissions, Allowed
 from fairlead.core.tree.answers import Answers
-from fairlead.core.tree.bookings import Bookings, Held, Job, holding
+from fairlead.core.tree.bookings import Bookings, Held, Job, Span
+from fairlead.core.tree.bound import Bound
 from fairlead.core.tree.columns import Pool, Tree, TreeError
-from fairlead.core.tree.counts import alternatives, nodes_asked
+from fairlead.core.tree.counts import alternatives, nodes_asked, together
 from fairlead.core.tree.filters import Filters
 from fairlead.core.tree.levels import Levels, State
 from fairlead.core.tree.matchpolicy import NODE, MatchPolicy
 from fairlead.core.tree.order import Order
+from fairlead.core.tree.parts import Parts
 from fairlead.core.tree.room import demands
+from fairlead.core.tree.together import Together, Trials, check, closure, with_whole_nodes
 from fairlead.core.tree.vector import Unusual, Vector
 from fairlead.core.tree.walk import Aim, Walk
-from fairlead.model.jobspec import Jobspec
+from fairlead.model.jobspec import Jobspec, Resource
 
 HORIZON = 100 * 365 * 24 * 3600
 """Seconds for which a tree exists, if nothing else is said: a hundred years."""
@@ -91,6 +95,8 @@ class Graph:
         if id_ in self.bookings.jobs:
             raise TreeError(f"job {id_} exists; use another id, or cancel it first")
         allowed = self._admissions.of(jobspec.constraint)
+        if not self.flexible:
+            check(jobspec.resources)
         if op is Op.satisfiability:
             return Outcome(Verdict.granted if self._ever(jobspec, allowed) else Verdict.never)
         if not self._nodes_enough(jobspec, allowed):
@@ -98,10 +104,9 @@ class Graph:
         visits = 0
         reserve = op is Op.allocate_orelse_reserve
         if not (self._answers.busy(jobspec, now) or (reserve and self._full(jobspec, now))):
-            walk, held = self._select(Aim.now, now, jobspec, allowed)
+            visits, held = self._select(Aim.now, now, jobspec, allowed)
             if held is not None:
-                return self._grant(id_, now, jobspec, held, op, now, walk.visits)
-            visits = walk.visits
+                return self._grant(id_, now, jobspec, held, op, now, visits)
             if self._remembers and not self.flexible:
                 self._answers.was_busy(jobspec, now)
         if reserve:
@@ -115,14 +120,14 @@ class Graph:
         end = now + self._duration(jobspec, now)
         return not self.bookings.room.possible(now, end, self._spare(jobspec))
 
-    def _reserve(self, jobspec: Jobspec, id_: int, now: int, allowed: Admission | None) -> Outcome:
+    def _reserve(self, jobspec: Jobspec, id_: int, now: int, allowed: Allowed | None) -> Outcome:
         """The earliest instant at which something ends or starts and the request fits."""
         op, visits = Op.allocate_orelse_reserve, 0
         for at in self.bookings.room.instants(now, jobspec.duration or self.horizon, self._spare(jobspec)):
             if at + self._duration(jobspec, at) > self.horizon:
                 break
-            walk, held = self._select(Aim.later, at, jobspec, allowed)
-            visits += walk.visits
+            seen, held = self._select(Aim.later, at, jobspec, allowed)
+            visits += seen
             if held is not None:
                 return self._grant(id_, at, jobspec, held, op, now, visits)
         return Outcome(Verdict.busy if self._ever(jobspec, allowed) else Verdict.never, visits=visits)
@@ -132,15 +137,15 @@ class Graph:
         asked = {} if self.flexible else demands(jobspec.resources)
         return {type_: self.filters.whole(type_) - least for type_, least in asked.items()}
 
-    def _ever(self, jobspec: Jobspec, allowed: Admission | None) -> bool:
+    def _ever(self, jobspec: Jobspec, allowed: Allowed | None) -> bool:
         known = self._answers.ever(jobspec)
         if known is None:
-            known = self._select(Aim.ever, 0, jobspec, allowed)[1] is not None
+            known = self._possible(jobspec, allowed)
             if self._remembers:
                 self._answers.was_ever(jobspec, known)
         return known
 
-    def _nodes_enough(self, jobspec: Jobspec, allowed: Admission | None) -> bool:
+    def _nodes_enough(self, jobspec: Jobspec, allowed: Allowed | None) -> bool:
         """Whether as many nodes are up, and admitted, as the request names, whatever it wants of them."""
         wanted = nodes_asked(jobspec.resources)
         if wanted == 0 or not self.filters.counts(NODE):
@@ -150,31 +155,76 @@ class Graph:
         return allowed is None or int(allowed.level(NODE).sum()) >= wanted
 
     def _select(
-        self, aim: Aim, at: int, jobspec: Jobspec, allowed: Admission | None
-    ) -> tuple[Walk, dict[int, Held] | None]:
-        """The match at one instant; of alternatives the first that fits."""
+        self, aim: Aim, at: int, jobspec: Jobspec, allowed: Allowed | None
+    ) -> tuple[int, dict[int, Held] | None]:
+        """The match at one instant, and how many vertices were visited for it."""
         self.tries += 1
+        span = (at, at + self._duration(jobspec, at))
+        if self.flexible or not together(jobspec.resources):
+            return self._at(aim, span, jobspec.resources, allowed, self.policy)
+        return self._together(aim, span, jobspec.resources, allowed)
+
+    def _at(
+        self,
+        aim: Aim,
+        span: Span,
+        resources: Sequence[Resource],
+        allowed: Allowed | None,
+        policy: MatchPolicy,
+    ) -> tuple[int, dict[int, Held] | None]:
+        """The match without slots side by side; of alternatives the first that fits."""
         walk = Walk(
             self.tree,
             self.bookings,
-            self.policy,
+            policy,
             self.order,
             aim=aim,
-            span=(at, at + self._duration(jobspec, at)),
+            span=span,
             allowed=allowed,
             flexible=self.flexible,
         )
         if self._ranked:
             try:
-                return walk, Vector(walk, self._state(aim, walk.span)).select(jobspec.resources)
+                return 0, Vector(walk, self._state(aim, span)).select(tuple(resources))
             except Unusual:
                 walk.marks.clear()
-        choices = alternatives(jobspec.resources) if self.flexible else (jobspec.resources,)
-        for resources in choices:
-            held = walk.select(resources)
-            if held is not None:
-                return walk, held
-        return walk, None
+        choices = alternatives(tuple(resources)) if self.flexible else (resources,)
+        found = (walk.select(each) for each in choices)
+        held = next((each for each in found if each is not None), None)
+        return walk.visits, held
+
+    def _together(
+        self, aim: Aim, span: Span, resources: Sequence[Resource], allowed: Allowed | None
+    ) -> tuple[int, dict[int, Held] | None]:
+        """The match of slots side by side; nodes that the policy gives whole are made so at the end."""
+        policy, visits = replace(self.policy, node_exclusive=False), 0
+
+        def select(wants: Sequence[Resource], allowed: Allowed | None) -> dict[int, Held] | None:
+            nonlocal visits
+            seen, held = self._at(aim, span, wants, allowed, policy)
+            visits += seen
+            return held
+
+        def idle(v: int) -> bool:
+            used = aim is Aim.now and self.bookings.in_use(v)
+            return not used and self.bookings.untouched(v, *span)
+
+        trials = Trials(self.bookings, self._changed, span)
+        held = Together(self.tree, select, trials, self.filters.whole, allowed).select(resources)
+        if held is not None and self.policy.node_exclusive:
+            held = with_whole_nodes(self.tree, held, idle)
+        return visits, held
+
+    def _possible(self, jobspec: Jobspec, allowed: Allowed | None) -> bool:
+        """Whether the tree could hold it with everything free and up, as far as can be told for certain."""
+        if self.flexible or not together(jobspec.resources):
+            return self._select(Aim.ever, 0, jobspec, allowed)[1] is not None
+        span = (0, self._duration(jobspec, 0))
+
+        def select(wants: Sequence[Resource], allowed: Allowed | None) -> dict[int, Held] | None:
+            return self._at(Aim.ever, span, wants, allowed, self.policy)[1]
+
+        return Bound(self.tree, select, self.filters.whole, allowed).possible(jobspec.resources)
 
     def _state(self, aim: Aim, span: tuple[int, int]) -> State:
         """What is held at that span of time, by level."""
@@ -266,10 +316,7 @@ class Graph:
 
     def closure(self, vertices: Iterable[int]) -> dict[int, Held]:
         """These vertices exclusively and all above them shared, children before their parents."""
-        chosen = set(vertices)
-        all_ = chosen | {above for v in chosen for above in self.tree.ancestors(v)}
-        order = sorted(all_, key=lambda v: (int(self.tree.end[v]), -v))
-        return {v: holding(self.tree.sizes[v], v in chosen) for v in order}
+        return closure(self.tree, vertices)
 
     def _job(self, id_: int) -> Job:
         job = self.bookings.jobs.get(id_)
@@ -308,9 +355,9 @@ class Graph:
             found.extend(v for v in there if self.tree.rank[self.tree.parent[v]] != rank)
         return found
 
-    def attach(self, pools: Sequence[Pool]) -> None:
-        """Add vertices below those that exist. Raises TreeError."""
-        tree, where = self.tree.joined(pools)
+    def attach(self, more: Sequence[Pool] | Parts) -> None:
+        """Add vertices below those that exist, as Tree.joined does. Raises TreeError."""
+        tree, where = self.tree.joined(more)
         self._move(tree, where)
 
     def remove(self, vertices: Iterable[int]) -> None:

@@ -7,13 +7,14 @@ chosen ones does the walk descend. Must not change anything.
 
 import numpy as np
 
+from fairlead.core.tree.admission import NODES
 from fairlead.core.tree.bookings import Held
 from fairlead.core.tree.columns import Ints, Mask
 from fairlead.core.tree.counts import taken
 from fairlead.core.tree.levels import Level, State
 from fairlead.core.tree.load import LevelLoad, weights
 from fairlead.core.tree.ranking import FEW, Group, Pick, ranked
-from fairlead.core.tree.walk import NODES, Walk
+from fairlead.core.tree.walk import Walk
 from fairlead.model.jobspec import SLOT, XOR_SLOT, Resource
 
 _FAR = 1 << 62
@@ -89,7 +90,7 @@ class Vector:
     def _open(self, type_: str) -> Mask:
         """[position] up, held by nobody exclusively, admitted."""
         mask, allowed = self.state.open[type_], self.walk.allowed
-        return mask & allowed.level(type_) if allowed is not None and type_ in NODES else mask
+        return mask & allowed.level(type_) if allowed is not None and type_ in allowed.types else mask
 
     def _sum(self, above: str, child: Resource, exclusive: bool) -> Ints:
         """[position above] how much its children have that could serve a resource."""

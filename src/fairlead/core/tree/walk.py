@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from enum import Enum
 
 from fairlead.core.tree import slots
-from fairlead.core.tree.admission import Admission
+from fairlead.core.tree.admission import Allowed
 from fairlead.core.tree.bookings import Bookings, Held, holding
 from fairlead.core.tree.columns import Tree
 from fairlead.core.tree.counts import taken
@@ -20,8 +20,6 @@ from fairlead.core.tree.order import Order
 from fairlead.core.tree.ranking import Findings, Group, Pick
 from fairlead.model.jobspec import SLOT, Resource
 
-NODES = (NODE, "storage_node")
-"""Types that constraints are about."""
 _NODE_WEIGHT = 10_000
 
 
@@ -46,10 +44,10 @@ class Walk:
         *,
         aim: Aim,
         span: tuple[int, int],
-        allowed: Admission | None,
+        allowed: Allowed | None,
         flexible: bool = False,
     ) -> None:
-        """`allowed` says of a node whether the request's constraint admits it."""
+        """`allowed` says of the vertices of some types whether the request may use them."""
         self.tree, self.bookings, self.policy, self.order = tree, bookings, policy, order
         self.aim, self.span, self.allowed, self.flexible = aim, span, allowed, flexible
         self.marks: dict[int, Pick] = {}
@@ -182,7 +180,7 @@ class Walk:
         """Whether status, constraint and bookings let the request use the vertex."""
         if self.aim is not Aim.ever and (not self._up[v] or not self._free(v)):
             return False
-        if self.allowed is not None and type_ in NODES and not self.allowed(v):
+        if self.allowed is not None and type_ in self.allowed.types and not self.allowed(v):
             return False
         if named is None:
             return True
