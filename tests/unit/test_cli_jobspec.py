@@ -90,6 +90,24 @@ def test_members_that_are_not_in_the_file_are_like_the_last(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
+    ("name", "type_"),
+    [
+        ("rack", "rack"),
+        ("topology.kubernetes.io/zone", "zone"),
+        ("example.com/switch", "switch"),
+        ("x/node", "x.node"),  # as the exported graph calls it, for nodes are called so already
+        ("kubernetes.io/hostname", "node"),
+    ],
+)
+def test_the_level_that_holds_all_is_called_as_in_the_graph(name: str, type_: str, tmp_path: Path) -> None:
+    file = tmp_path / "pod.yaml"
+    file.write_text(f"kind: Pod\nmetadata: {{name: a, annotations: {{{LEVEL}: {name}}}}}\n{SPEC}")
+    (job,) = yaml.safe_load_all(run("-f", str(file)).stdout)
+    (level,) = job["resources"]
+    assert (level["type"], level["count"], [each["type"] for each in level["with"]]) == (type_, 1, ["slot"])
+
+
+@pytest.mark.parametrize(
     ("text", "told"),
     [
         ("", "the file is empty"),
@@ -110,8 +128,13 @@ def test_members_that_are_not_in_the_file_are_like_the_last(tmp_path: Path) -> N
             "group a: annotation fairlead.dev/duration is 'soon'",
         ),
         (
-            f"kind: Pod\nmetadata: {{name: a, annotations: {{{LEVEL}: x/node}}}}\n{SPEC}",
-            "name a level above the nodes",
+            f"kind: Pod\nmetadata: {{name: a, annotations: {{fairlead.dev/exclusive: maybe}}}}\n{SPEC}",
+            "group a: annotation fairlead.dev/exclusive is 'maybe', neither true nor false",
+        ),
+        (
+            f'kind: Job\nmetadata: {{name: a, annotations: {{{LEVEL}: host, fairlead.dev/exclusive: "true"}}}}\n'
+            f"spec: {{parallelism: 2, template: {{{SPEC}}}}}",
+            "wants one node for all members and fairlead.dev/exclusive one for each: leave one of them out",
         ),
         ("kind: JobSet\nmetadata: {name: a}\nspec: {replicatedJobs: 7}", "needs a name and replicas"),
     ],

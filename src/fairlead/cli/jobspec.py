@@ -16,7 +16,12 @@ from msgspec import structs
 from fairlead.cli import words
 from fairlead.cli.errors import CliError
 from fairlead.core import grouping
+from fairlead.core.containment import type_of
+from fairlead.core.labels import NodeClasses
+from fairlead.core.topology import HOST, NODE, Topology, short
 from fairlead.model.group import Why
+from fairlead.model.layout import Layout
+from fairlead.model.node import Node
 from fairlead.model.settings import DEFAULT_QUEUE, QueueSettings, Settings
 from fairlead.sim import manifests
 from fairlead.sim.logs import Faults
@@ -77,7 +82,8 @@ def _asked(file: Path, arrival: Arrival, least: dict[tuple[str, str], int]) -> A
     key, notes = grouping.key_of(pods[0]), grouping.annotations(pods, owners)
     queue = notes.get(grouping.QUEUE, "")
     known = structs.replace(_SETTINGS, queues=(QueueSettings(queue or DEFAULT_QUEUE),))
-    demand = grouping.demand(key.source, pods, owners, missing_owner=False, settings=known)
+    levels = _levels(notes)
+    demand = grouping.demand(key.source, pods, owners, False, known, lambda: levels)
     if demand.hold is not None and demand.hold.why is Why.INVALID:
         raise CliError(f"{file}: group {arrival.name}: {demand.hold.text}")
     size = max(demand.size, least.get((pods[0].namespace, key.name), 0) if key.source == "label" else 0)
@@ -87,17 +93,29 @@ def _asked(file: Path, arrival: Arrival, least: dict[tuple[str, str], int]) -> A
         size,
         demand.duration,
         queue,
-        _level(file, notes.get(grouping.REQUIRED_TOPOLOGY, "")),
-        notes.get(grouping.EXCLUSIVE, "false") != "false",
+        _type(f"{file}: group {arrival.name}", demand.layout, max(size, len(pods)), levels.keys),
+        demand.layout.exclusive,
     )
 
 
-def _level(file: Path, label: str) -> str:
-    """The type of vertex that a topology's label key names: its last word."""
-    level = "" if label == "false" else label.rpartition("/")[2]
-    if level in ("node", "slot"):
-        raise CliError(f"{file}: {grouping.REQUIRED_TOPOLOGY} is {label!r}: name a level above the nodes")
-    return level
+def _levels(notes: dict[str, str]) -> Topology:
+    """The levels that are known without a cluster, and those that the group names."""
+    keys = _SETTINGS.topology
+    named = [notes.get(key, "") for key in (grouping.REQUIRED_TOPOLOGY, grouping.PREFERRED_TOPOLOGY)]
+    others = [name for name in named if name and name.strip().lower() not in map(short, keys)]
+    return Topology(NodeClasses([Node("", "", 1, (), dict.fromkeys((*keys, *others), ""))], [False]), keys)
+
+
+def _type(place: str, layout: Layout, size: int, keys: tuple[str, ...]) -> str:
+    """The type of vertex that holds all members; "" if it does not matter."""
+    if layout.required != HOST:
+        return type_of(layout.required, keys) if layout.required else ""
+    if layout.exclusive and size > 1:
+        raise CliError(
+            f"{place}: {grouping.REQUIRED_TOPOLOGY} wants one node for all members and {grouping.EXCLUSIVE}"
+            " one for each: leave one of them out"
+        )
+    return "" if layout.exclusive else NODE
 
 
 def _least(objects: Iterable[files.Fields]) -> dict[tuple[str, str], int]:

@@ -71,7 +71,7 @@ class _Drawing:
         self._nodes = nodes
         self._names = dict.fromkeys(node.name for node in nodes)
         levels = Topology(NodeClasses(nodes, [False] * len(nodes)), keys)
-        self._levels = [(key, _type(key, levels.present())) for key in levels.present()]
+        self._levels = [(key, type_of(key, levels.present())) for key in levels.present()]
         self._codes = [levels.codes(key)[0] for key, _ in self._levels]
         self._numbers: dict[str, int] = {}
         self._taken: dict[tuple[str, str], None] = {}
@@ -134,8 +134,8 @@ class _Drawing:
         return number
 
 
-def _type(key: str, keys: Sequence[str]) -> str:
-    """What vertices of a level are: the last part of its key, if nothing else is called so."""
+def type_of(key: str, keys: Sequence[str]) -> str:
+    """What vertices of a level are, of which `keys` are all: the last part of its key, if nothing else is called so."""
     word = short(key)
     alone = word not in _OWN_WORDS and sum(short(each) == word for each in keys) == 1
     return word if alone else key.replace("/", ".")
