@@ -132,7 +132,8 @@ def test_the_level_that_holds_all_is_called_as_in_the_graph(name: str, type_: st
             "group a: annotation fairlead.dev/exclusive is 'maybe', neither true nor false",
         ),
         (
-            f'kind: Job\nmetadata: {{name: a, annotations: {{{LEVEL}: host, fairlead.dev/exclusive: "true"}}}}\n'
+            f"kind: Job\nmetadata: {{name: a, annotations: {{{LEVEL}: host, "
+            'fairlead.dev/exclusive: "true"}}\n'
             f"spec: {{parallelism: 2, template: {{{SPEC}}}}}",
             "wants one node for all members and fairlead.dev/exclusive one for each: leave one of them out",
         ),

@@ -109,7 +109,11 @@ def _levels(notes: dict[str, str]) -> Topology:
 def _type(place: str, layout: Layout, size: int, keys: tuple[str, ...]) -> str:
     """The type of vertex that holds all members; "" if it does not matter."""
     if layout.required != HOST:
-        return type_of(layout.required, keys) if layout.required else ""
+        return (
+            type_of(layout.required, tuple(dict.fromkeys((*keys, layout.required))))
+            if layout.required
+            else ""
+        )
     if layout.exclusive and size > 1:
         raise CliError(
             f"{place}: {grouping.REQUIRED_TOPOLOGY} wants one node for all members and {grouping.EXCLUSIVE}"
