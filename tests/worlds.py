@@ -139,7 +139,7 @@ class Chaos(World):
                 other = state.groups[requests[0].group]
                 new = other.asked_at == state.version  # it came in this very batch
                 if requests[0].order < order and not new and other.phase is not Phase.RUNNING:
-                    assert other.reason.why is Why.NODES_DOWN, (
+                    assert other.reason.why in (Why.NODES_DOWN, Why.BLOCKED), (
                         f"{group.id} overtakes {other.id}: {other.reason}"
                     )
 
@@ -409,6 +409,6 @@ def _stuck(engine: Engine) -> list[str]:
     for request in waiting:
         if Matcher(Draft(snapshot), "first").place(request) is not None:
             return [f"{request.group} could start and does not: {state.groups[request.group].reason}"]
-        if state.groups[request.group].reason.why is not Why.NODES_DOWN:
+        if state.groups[request.group].reason.why not in (Why.NODES_DOWN, Why.BLOCKED):
             break
     return []

@@ -11,9 +11,10 @@ from fairlead.model import command as cmd
 from fairlead.model import event as ev
 from fairlead.model.group import Outcome, Phase, Why
 from fairlead.model.node import Taint
-from fairlead.model.pod import Pod, PodPhase
+from fairlead.model.owner import Owner
+from fairlead.model.pod import OwnerRef, Pod, PodPhase
 from fairlead.model.preferences import Preferences
-from fairlead.model.rules import NO_RULES, PodTerm, Rules, Spread
+from fairlead.model.rules import CLAIM, NO_RULES, PodTerm, Rules, Spread, Volume
 from fairlead.model.selector import Expression, Operator
 from fairlead.model.settings import QueueSettings, Settings
 
@@ -97,7 +98,7 @@ def test_who_waits_for_others_to_go_is_told_in_the_words_of_kube_scheduler():
     made, commands = engine(host("a", "1"), ev.PodSeen(guard), *gang("g", Rules(), 1))
     assert answer(made, commands) == {}
     group = the_group(made, "g")
-    assert group.reason.why is Why.RESOURCES
+    assert group.reason.why is Why.BLOCKED
     assert "1 node(s) didn't satisfy existing pods anti-affinity rules" in group.reason.text
     gone = made.learn([ev.Tick(2_000), ev.PodGone("other", 9)])
     assert answer(made, gone) == {"g-0": "a"}
@@ -293,3 +294,47 @@ def test_host_ports_are_called_what_people_call_them():
         ("port:UDP/53", 1 << 20),
     )
     assert amounts_text(asked) == "cpu=0.1 hostPort=80/TCP on 10.0.0.1 hostPort=53/UDP"
+
+
+# -- who waits for more than the end of work holds up nobody -----------------------------------------
+
+
+def replica(name: str) -> list[ev.Event]:
+    """A pod of a Deployment that wants a node of its own."""
+    owner = Owner("rs", "ReplicaSet", "default", "web", 1, size=9)
+    made = structs.replace(minding(name, APART), owner=OwnerRef("ReplicaSet", "web", "rs"))
+    return [ev.OwnerSeen(owner), ev.PodSeen(made)]
+
+
+def test_a_replica_too_many_does_not_hold_up_the_queue():
+    made, commands = engine(host("a", "1"), *replica("r1"), *replica("r2"))
+    do_all(made, commands)
+    blocked = the_group(made, "r2")
+    assert (blocked.phase, blocked.reason.why) == (Phase.QUEUED, Why.BLOCKED)
+    assert "didn't match pod anti-affinity rules" in blocked.reason.text
+    do_all(made, made.learn([ev.Tick(2_000), ev.PodSeen(pod("batch"))]))
+    assert the_group(made, "batch").phase is Phase.RUNNING
+    do_all(made, made.learn([ev.Tick(3_000), host("b", "1")]))
+    assert blocked.phase is Phase.RUNNING
+
+
+def test_a_missing_claim_does_not_hold_up_the_queue():
+    shape = pod("c").shape
+    claims = structs.replace(shape, rules=Rules(volumes=(Volume(CLAIM, "nope"),)))
+    made, commands = engine(
+        host("a", "1"), ev.PodSeen(structs.replace(pod("c"), shape=claims)), ev.PodSeen(pod("d"))
+    )
+    do_all(made, commands)
+    assert the_group(made, "c").reason.why is Why.BLOCKED
+    assert 'persistentvolumeclaim "nope" not found' in the_group(made, "c").reason.text
+    assert the_group(made, "d").phase is Phase.RUNNING
+
+
+def test_who_waits_for_work_that_will_end_keeps_its_place():
+    made, commands = engine(
+        host("a", "1"), *gang("g", APART, 1), *gang("h", APART, 1), ev.PodSeen(pod("late"))
+    )
+    do_all(made, commands)
+    assert the_group(made, "g").phase is Phase.RUNNING
+    assert the_group(made, "h").reason.why is Why.RESOURCES
+    assert the_group(made, "late").phase is Phase.QUEUED

@@ -66,7 +66,7 @@ def _word(state: State, group: Group) -> str:
         return Why.RESOURCES
     if why is Why.RESOURCES and group.id != state.head(group):
         return Why.QUEUED
-    return Why.QUEUED if why in (Why.NODES_DOWN, Why.BACKOFF) else why
+    return Why.QUEUED if why in (Why.NODES_DOWN, Why.BLOCKED, Why.BACKOFF) else why
 
 
 def _sentence(state: State, group: Group) -> str:

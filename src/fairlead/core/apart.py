@@ -1,10 +1,10 @@
 """Placing those for whom it matters where others are: near each other, apart from each other, on few racks.
 
-Called by `core.match` for requests with a layout or with members that mind other pods. Members whose own
-kind does not come into it are placed in one pass like all others, and so are those that only want a node
-each; the rest go one by one, each seeing those before it. Must leave the draft and the company as they were
-where not all members find a place. Greedy: it may find none where there is one, and never one that is not
-allowed.
+Called by `core.match` for requests with a layout or with members that mind other pods; by `core.cycle` to
+know who waits for more than the end of work. Members whose own kind does not come into it are placed in one pass
+like all others, and so are those that only want a node each; the rest go one by one, each seeing those before
+it. Must leave the draft and the company as they were where not all members find a place. Greedy: it may find
+none where there is one, and never one that is not allowed.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,8 +15,10 @@ import numpy as np
 
 from fairlead.core import topology
 from fairlead.core.columns import Mask
-from fairlead.core.inventory import Ints
-from fairlead.core.snapshot import Spot, Task
+from fairlead.core.crowd import Company
+from fairlead.core.inventory import Ints, how_many
+from fairlead.core.labels import constraints
+from fairlead.core.snapshot import Request, Snapshot, Spot, Task
 from fairlead.model.layout import Layout
 from fairlead.model.plan import Placement
 from fairlead.model.pod import Pod
@@ -42,6 +44,24 @@ def place(matcher: "Matcher", tasks: tuple[Task, ...], layout: Layout) -> tuple[
         if placed is not None:
             return placed
     return None
+
+
+def stuck(snapshot: Snapshot, request: Request, end: Company) -> bool:
+    """Whether some member could go nowhere even if all work had ended that ends; `end` is that company.
+
+    Then it waits for pods, claims or volumes to come or go. What members want of each other is left out, so
+    the answer may be no where nothing will help, and never yes where the end of work would.
+    """
+    for task in request.tasks:
+        like = task.like
+        if like is None or not end.crowd.concerns(like):
+            continue
+        vector = snapshot.vectors[task.shape.requests]
+        good = snapshot.classes.now(constraints(task.shape)) & (how_many(snapshot.capacity, vector) > 0)
+        good &= end.fixed(like) if len(request.tasks) > 1 else end.allowed(like)
+        if not good.any():
+            return True
+    return False
 
 
 def _place(matcher: "Matcher", tasks: Sequence[Task], layout: Layout) -> tuple[Placement, ...] | None:

@@ -7,7 +7,7 @@ batch of events costs it nothing but a note of the pods that changed.
 
 from operator import itemgetter
 
-from fairlead.core.crowd import Crowd, Leaving, demanding
+from fairlead.core.crowd import SOMETIME, Crowd, Leaving, demanding
 from fairlead.core.filters.cluster import Cluster
 from fairlead.core.filters.pods import PodIndex
 from fairlead.core.filters.scores import Wishes
@@ -18,11 +18,8 @@ from fairlead.core.taste import Taste
 from fairlead.model.pod import Pod
 
 
-def crowd_of(state: State, ahead: bool) -> Crowd | None:
-    """For the plan that is made next; None if nobody who waits minds other pods or has volumes.
-
-    With `ahead` it also knows which pods are expected to be gone when.
-    """
+def crowd_of(state: State) -> Crowd | None:
+    """For the plan that is made next; None if nobody who waits minds other pods or has volumes."""
     if not state.likes:
         return None
     waiting = [like for like, _ in state.likes.values()]
@@ -31,7 +28,7 @@ def crowd_of(state: State, ahead: bool) -> Crowd | None:
     crowd = Crowd(cluster_of_now(state), waiting)
     if not any(map(crowd.concerns, waiting)):
         return None
-    crowd.leaving = _leaving(state) if ahead else ()
+    crowd.leaving = _leaving(state)
     return crowd
 
 
@@ -90,12 +87,18 @@ def _same(a: Pod, b: Pod) -> bool:
 
 
 def _leaving(state: State) -> list[Leaving]:
-    """Pods of started groups with a known end, in order of that."""
+    """Pods of started groups that will end, in order of that; services without a walltime will not."""
     found: list[Leaving] = []
     for gid in state.started:
         group = state.groups[gid]
+        until = SOMETIME
         if group.duration:
             until = expected_end(began(group), group.duration, state.now)
-            found += [(until, pod) for uid in group.pods if (pod := on_node(state, uid)) is not None]
+        elif any(uid in state.owners and state.owners[uid].kind in _SERVICES for uid in group.owners):
+            continue
+        found += [(until, pod) for uid in group.pods if (pod := on_node(state, uid)) is not None]
     found.sort(key=itemgetter(0))
     return found
+
+
+_SERVICES = ("ReplicaSet", "ReplicationController", "StatefulSet", "DaemonSet")

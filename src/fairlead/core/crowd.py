@@ -32,6 +32,10 @@ Leaving = tuple[int, Pod]
 """(When it is expected to be gone, a pod on a node)."""
 
 
+SOMETIME = 1 << 60
+"""When pods are gone of which it is known that they end, but not when."""
+
+
 def demanding(pod: Pod) -> bool:
     """Whether it asks for something that depends on other pods, on volumes or on features of the node."""
     rules = pod.shape.rules
@@ -194,8 +198,9 @@ class Company:
         if self._mounts is None:
             cluster = self.crowd.cluster
             index = PodIndex(cluster.inventory.rows)
+            gone = {pod.uid: None for pod, _ in self._left()}
             for _, pod in cluster.pods.everyone():
-                if pod.shape.rules.volumes:
+                if pod.shape.rules.volumes and pod.uid not in gone:
                     index.add(pod)
             self._mounts = structs.replace(cluster, pods=index)
             for number, (like, row, _) in enumerate(self._log, 1):

@@ -15,9 +15,10 @@ from functools import cached_property
 from msgspec import structs
 
 from fairlead.core.advise import nodes_of
+from fairlead.core.apart import stuck
 from fairlead.core.backfill import Ahead, Horizon
 from fairlead.core.bulk import place_all
-from fairlead.core.crowd import Company
+from fairlead.core.crowd import SOMETIME, Company
 from fairlead.core.explain import POSSIBLE, blocked, possibility
 from fairlead.core.lane import Lane, lanes
 from fairlead.core.match import Matcher
@@ -49,6 +50,9 @@ class Cycle:
         """How many kinds must fail until the rest of the queue is looked at in one go; then twice as many."""
         self.not_before: dict[int, int | None] = {}
         """Kinds of which one was offered a start: no earlier one is left. None: not even a date."""
+        self._end: Company | None = None
+        self._stuck: dict[int, bool] = {}
+        """Kinds of which it is known whether they wait for other things than the end of work."""
         self.old = {promise.request.group: promise for promise in snapshot.promises}
 
     def run(self) -> Generator[None, None, Plan]:
@@ -201,6 +205,9 @@ class Cycle:
             text = f"waits for nodes that are not there now: {down}"
             self._note(Wait(request.group, Reason(Why.NODES_DOWN, text)))
             lane.looked -= 1
+        elif self._is_stuck(request):
+            self._note(Wait(request.group, Reason(Why.BLOCKED, self._lack(request))))
+            lane.looked -= 1
         elif lane.promised < lane.depth:
             self._promise(request, lane)
         else:
@@ -277,6 +284,17 @@ class Cycle:
     def company(self) -> Company | None:
         """What this plan starts, for those who mind it."""
         return None if self.snapshot.crowd is None else Company(self.snapshot.crowd)
+
+    def _is_stuck(self, request: Request) -> bool:
+        """Whether it waits for other things than the end of work. Nobody is held up by it, either."""
+        crowd = self.snapshot.crowd
+        if crowd is None or not self._minds(request):
+            return False
+        known = self._stuck.get(request.kind)
+        if known is None or not request.kind:
+            self._end = self._end or Company(crowd, SOMETIME)
+            known = self._stuck[request.kind] = stuck(self.snapshot, request, self._end)
+        return known
 
     def _minds(self, request: Request) -> bool:
         crowd = self.snapshot.crowd

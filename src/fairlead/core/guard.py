@@ -29,7 +29,7 @@ class Guard:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        crowd = crowd_of(state, ahead=False)
+        crowd = crowd_of(state)
         self._company = None if crowd is None else Company(crowd)
 
     def objection(self, group: Group, start: Start) -> str:

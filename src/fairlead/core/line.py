@@ -8,6 +8,7 @@ from bisect import bisect_left, insort
 
 from msgspec import structs
 
+from fairlead.core.crowd import demanding
 from fairlead.core.snapshot import Order, Request, Task
 from fairlead.core.state import IDLE, Group, State
 from fairlead.core.taste import of_others
@@ -154,8 +155,8 @@ def _count(state: State, task: Task, step: int) -> None:
     count[0] += step
     if not count[0]:
         del state.likes[id(like)]
-    if like.shape.rules.affinity or like.shape.rules.spread:
-        state.yearning += step
+    if demanding(like):
+        state.minding += step
 
 
 def _merge(shapes: dict[int, Shape], members: dict[int, list[Pod]]) -> None:

@@ -36,7 +36,7 @@ def take(state: State, freed: bool) -> Snapshot:
         due = [each for gid in state.due_now if gid not in state.fresh for each in state.waiting.get(gid, ())]
         waiting = tuple(sorted([*fresh, *due], key=itemgetter(1)))
     ahead = any(lookahead(queue).depth for queue in settings.queues)
-    crowd = crowd_of(state, ahead)
+    crowd = crowd_of(state)
     taste = taste_of(state)
     state.around_at = state.surroundings.version
     pool = None if crowd is not None else _pool(state, ahead)
@@ -103,7 +103,7 @@ def _promises(state: State) -> tuple[Promise, ...]:
 def _depths(state: State) -> Iterable[tuple[str, int, int]]:
     """Per queue how many wait that a plan has looked at, and how many are promised a start.
 
-    Those that wait for nodes which are not there do not count among the first.
+    Those that wait for nodes which are not there, or for pods and claims, do not count among the first.
     """
     if len(state.settings.queues) == 1 and not state.settings.queues[0].looks:
         name = state.settings.queues[0].name
@@ -112,7 +112,7 @@ def _depths(state: State) -> Iterable[tuple[str, int, int]]:
     for gid, requests in state.waiting.items():
         count = seen.get(requests[0].queue)
         if count is not None and gid not in state.fresh:
-            count[0] += state.groups[gid].reason.why is not Why.NODES_DOWN
+            count[0] += state.groups[gid].reason.why not in (Why.NODES_DOWN, Why.BLOCKED)
             count[1] += gid in state.promises
     return [(name, waits, promised) for name, (waits, promised) in seen.items()]
 

@@ -171,8 +171,8 @@ class Waiting:
         """The same for what else matters of those who wait (`Task.like`)."""
         self.wishing = self.fond = 0
         """How many of those who wait would rather have some nodes than others, and how many by other pods."""
-        self.yearning = 0
-        """How many of those who wait want to be near others, or spread as they are."""
+        self.minding = 0
+        """How many of those who wait ask for something that depends on other pods or on volumes."""
         self.kinds: dict[object, tuple[int, object]] = {}
         """Numbers of the classes of requests; what the key names by identity is kept beside them."""
         self.next_kind = 1
@@ -348,8 +348,8 @@ class State(Waiting):
             node = pod.node or (intent.node if intent is not None else "")
             if self.inventory.hold(uid, node, self.asked(pod)) and held_before:
                 self.reopen()  # it moved or changed its size, so something may be free elsewhere
-            elif self.yearning and not held_before:
-                self.reopen()  # to one who wants to be near others, a place is good because somebody came
+            elif self.minding and not held_before:
+                self.reopen()  # to one who minds others, a place is good or bad because somebody came
         elif self.inventory.release(uid):
             self.reopen()
         if self.index is not None:

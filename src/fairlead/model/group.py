@@ -48,6 +48,8 @@ class Why(StrEnum):
     """Next in order, and more nodes would start it."""
     NODES_DOWN = "NodesDown"
     """Would fit on nodes that are now down, cordoned or gone; outside the policy's depth."""
+    BLOCKED = "Blocked"
+    """Waits for pods, claims or volumes to come or go, not for work to end; outside the policy's depth."""
     UNSATISFIABLE = "Unsatisfiable"
     BACKOFF = "Backoff"
     """A start failed; tried again after a pause."""
