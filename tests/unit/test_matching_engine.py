@@ -7,6 +7,7 @@ from test_engine import engine, node, one, pod
 from fairlead.core.cycle import plan_now
 from fairlead.core.engine import Engine
 from fairlead.core.explain import amounts_text
+from fairlead.core.story import explain
 from fairlead.model import command as cmd
 from fairlead.model import event as ev
 from fairlead.model.group import Outcome, Phase, Why
@@ -328,6 +329,7 @@ def test_a_missing_claim_does_not_hold_up_the_queue():
     assert the_group(made, "c").reason.why is Why.BLOCKED
     assert 'persistentvolumeclaim "nope" not found' in the_group(made, "c").reason.text
     assert the_group(made, "d").phase is Phase.RUNNING
+    assert "others pass it meanwhile" in explain(made.state, the_group(made, "c"), 1_000).next_step
 
 
 def test_who_waits_for_work_that_will_end_keeps_its_place():

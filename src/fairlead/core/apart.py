@@ -1,10 +1,10 @@
 """Placing those for whom it matters where others are: near each other, apart from each other, on few racks.
 
 Called by `core.match` for requests with a layout or with members that mind other pods; by `core.cycle` to
-know who waits for more than the end of work. Members whose own kind does not come into it are placed in one pass
-like all others, and so are those that only want a node each; the rest go one by one, each seeing those before
-it. Must leave the draft and the company as they were where not all members find a place. Greedy: it may find
-none where there is one, and never one that is not allowed.
+know who waits for more than the end of work. Members whose own kind does not come into it are placed in one
+pass like all others, and so are those that only want a node each; the rest go one by one, each seeing those
+before it. Must leave the draft and the company as they were where not all members find a place. Greedy: it
+may find none where there is one, and never one that is not allowed.
 """
 
 from collections.abc import Iterator, Sequence

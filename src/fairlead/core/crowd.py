@@ -158,7 +158,9 @@ class Company:
             if count:
                 found[rejection.reason] = found.get(rejection.reason, 0) + count
                 left &= ~rejection.mask
-        return ", ".join(f"{count} {reason}" for reason, count in found.items())
+        return ", ".join(
+            f"{count} {reason}" if reason.startswith("node(s)") else reason for reason, count in found.items()
+        )
 
     # -- inside --------------------------------------------------------------------------------------
 

@@ -313,6 +313,8 @@ def _next_of_held(group: Group, now: int) -> str:
 
 
 def _next_of_queued(group: Group, ahead: int, head: Group | None, lack: _Lack | None) -> str:
+    if group.reason.why is Why.BLOCKED:
+        return "it starts when pods, claims, volumes or nodes change so that it may; others pass it meanwhile"
     if lack is None or not lack.short:
         room = "there is room for it now, so it starts"
         if head is None or head.id == group.id or order(head) > order(group):
