@@ -15,7 +15,7 @@ from fairlead.core.filters.run import feasible, verdicts
 from fairlead.core.inventory import Inventory
 from fairlead.model import command as cmd
 from fairlead.model import event as ev
-from fairlead.model.group import Phase
+from fairlead.model.group import Phase, Why
 from fairlead.model.node import Node
 from fairlead.model.plan import Placement
 from fairlead.model.pod import Pod, PodPhase, Shape
@@ -179,15 +179,19 @@ class Story:
         return [name for name, row in inventory.rows.items() if mask[row]]
 
     def nobody_forgotten(self) -> None:
-        """Whoever is first in line and alone has no node to go to, or it would be there."""
+        """Whoever is first in line and alone has no node to go to, or it would be there.
+
+        So it is with those behind who are held up by nobody, for those ahead wait for pods and not for room.
+        """
         state = self.engine.state
-        if state.line and state.ready:
-            request = state.line[0][2]
+        for _, _, request in state.line if state.ready else ():
             uids = [uid for task in request.tasks for uid in task.uids]
             if len(uids) == 1 and not request.layout.near and not self.is_alone(uids[0]):
                 there = [pod for pod in state.pods.values() if pod.node and not pod.ended]
                 taken = {pod.node for pod in there if self.is_alone(pod.uid)}
                 assert set(self.allowed(there, self.pods[uids[0]])) <= taken
+            if state.groups[request.group].reason.why is not Why.BLOCKED:
+                return
 
     # -- what happens --------------------------------------------------------------------------------
 
