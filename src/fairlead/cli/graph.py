@@ -10,24 +10,24 @@ from rich.table import Table
 
 from fairlead.cli import tables, words
 from fairlead.core.containment import split
-from fairlead.core.tree.columns import Pool, Tree
+from fairlead.core.tree.columns import Tree
 from fairlead.model.view import GraphPage
 from fairlead.wire import jgf
 
 
 def text(page: GraphPage, whole: bool) -> str:
     """The tree as a JGF file; `whole` leaves each resource of a node one vertex."""
-    pools = _pools(page)
-    return jgf.whole(Tree(pools if whole else split(pools)))
+    tree = _tree(page)
+    return jgf.whole(tree if whole else Tree(split(tree.pools)))
 
 
 def table(page: GraphPage, wide: bool, width: int) -> Table:
     """The tree as lines; with the nodes if it may be wide."""
-    return tables.graph(_lines(Tree(_pools(page)), wide), wide, width)
+    return tables.graph(_lines(_tree(page), wide), wide, width)
 
 
-def _pools(page: GraphPage) -> list[Pool]:
-    return jgf.read(msgspec.json.encode({"graph": page.graph}).decode())
+def _tree(page: GraphPage) -> Tree:
+    return Tree(jgf.read(msgspec.json.encode({"graph": page.graph}).decode()))
 
 
 def _lines(tree: Tree, nodes: bool) -> list[tuple[str, ...]]:

@@ -11,17 +11,8 @@ from typing import overload
 
 import numpy as np
 
-from fairlead.core.tree.parts import (
-    Ints,
-    Mask,
-    Parts,
-    Pool,
-    Short,
-    TreeError,
-    depth_first,
-    of_pools,
-    together,
-)
+from fairlead.core.tree.making import of_pools
+from fairlead.core.tree.parts import Ints, Mask, Parts, Pool, Short, TreeError, depth_first, together
 from fairlead.core.tree.paths import ByPath, Paths
 
 __all__ = ["Ints", "Mask", "Pool", "Short", "Tree", "TreeError"]
@@ -175,11 +166,16 @@ class Tree:
         numbers: list[int] = kept.tolist()
         return tree, {old: new for new, old in enumerate(numbers)}
 
-    def joined(self, pools: Sequence[Pool]) -> tuple["Tree", dict[int, int]]:
-        """The tree with more parts (a parent may be the key of one of its own), and old -> new numbers."""
+    def joined(self, more: Sequence[Pool] | Parts) -> tuple["Tree", dict[int, int]]:
+        """The tree with more parts, and old -> new numbers.
+
+        A Pool's parent may be the key of one of the tree's own; Parts are numbered as what follows the tree.
+        """
         count = len(self)
-        known = {pool.parent: own for pool in pools if (own := self._own(pool.parent)) is not None}
-        parts = together(self._whole(), of_pools(pools, {key: v for key, v in known.items() if key}, count))
+        if not isinstance(more, Parts):
+            known = {pool.parent: own for pool in more if (own := self._own(pool.parent)) is not None}
+            more = of_pools(more, {key: v for key, v in known.items() if key}, count)
+        parts = together(self._whole(), more)
         order, _ = depth_first(parts.parent, parts.name)
         place = np.argsort(order)
         numbers: list[int] = place[:count].tolist()

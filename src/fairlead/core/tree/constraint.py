@@ -22,7 +22,7 @@ def admits(constraint: Constraint, tree: Tree) -> Admits:
     try:
         if kind == "hostlist":
             names = {name for word in constraint.words for name in hostlist(word)}
-            return lambda v: tree.pools[v].name in names
+            return lambda v: tree.name(v) in names
         ranks = {rank for word in constraint.words for rank in idset(word)}
     except ValueError as error:
         raise TreeError(f"constraint {kind}: {error}") from None
@@ -42,7 +42,7 @@ def _properties(words: tuple[str, ...], tree: Tree) -> Admits:
     unwanted = [word[1:] for word in words if word.startswith("^")]
 
     def check(v: int) -> bool:
-        there = tree.pools[v].properties
+        there = tree.properties(v)
         return all(_has(there, word) for word in wanted) and not any(_has(there, word) for word in unwanted)
 
     return check

@@ -1,10 +1,11 @@
 """The vertices of a graph as columns, in the order a reader gives them; what one kind shares is there once.
 
-Made by `wire.grug` directly, and from Pools by all that read vertex by vertex; `core.tree.columns` makes a
-Tree of them. Names and paths are kept only where they do not follow from the rest. Must not know files.
+Made by `wire.grug` directly, and by `core.tree.making` for all that go vertex by vertex; `core.tree.columns`
+makes a Tree of them. Names and paths are kept only where they do not follow from the rest. Must not know
+files.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -72,54 +73,18 @@ class Parts(Struct):
         """A vertex's name."""
         return self.names.get(v) or f"{self.kinds[int(self.kind[v])].basename}{self.id[v]}"
 
-    def taken(self, order: Ints) -> "Parts":
-        """These vertices in this order; the parents of all of them must be among them."""
-        place = np.full(len(self.kind) + 1, -1, dtype=np.int32)  # the last is the parent of a root
-        place[order] = np.arange(len(order), dtype=np.int32)
+    def taken(self, order: Ints, first: int = 0) -> "Parts":
+        """These vertices in this order; the parents of all of them must be among them.
+
+        Vertices that are numbered from `first` on may also have parents below that, which keep their numbers.
+        """
+        place = np.full(first + len(self.kind) + 1, -1, dtype=np.int32)  # the last is the parent of a root
+        place[:first] = np.arange(first, dtype=np.int32)
+        place[order + first] = np.arange(first, first + len(order), dtype=np.int32)
 
         columns = (self.id[order], self.uniq_id[order], self.rank[order], self.up[order])
         named = (_moved(self.names, place), _moved(self.paths, place), _moved(self.properties, place))
         return Parts(self.kinds, self.kind[order], place[self.parent[order]], *columns, *named)
-
-
-def of_pools(pools: Sequence[Pool], known: Mapping[str, int] | None = None, first: int = 0) -> Parts:
-    """Pools as columns, numbered from `first` on. Their parents are among them or, by key, among the known.
-
-    Raises TreeError for a key that stands twice and for a parent that does not exist.
-    """
-    place: dict[str, int] = {}
-    for v, pool in enumerate(pools, first):
-        if pool.key in place or (known is not None and pool.key in known):
-            raise TreeError(f"vertex {pool.key!r} stands twice; give each vertex its own id")
-        place[pool.key] = v
-
-    def above(pool: Pool) -> int:
-        if pool.parent is None:
-            return -1
-        found = place.get(pool.parent)
-        if found is None and known is not None:
-            found = known.get(pool.parent)
-        if found is None:
-            raise TreeError(f"vertex {pool.key!r} is contained in {pool.parent!r}, which does not exist")
-        return found
-
-    count = len(pools)
-    kinds: dict[Kind, int] = {}
-    named = {v: p.name for v, p in enumerate(pools, first) if p.name != f"{p.basename}{p.id}"}
-    return Parts(
-        kind=_column(
-            (kinds.setdefault(Kind(p.type, p.basename, p.size, p.unit), len(kinds)) for p in pools), count
-        ),
-        kinds=list(kinds),
-        parent=_column(map(above, pools), count),
-        id=np.fromiter((p.id for p in pools), np.int64, count),
-        uniq_id=np.fromiter((p.uniq_id for p in pools), np.int64, count),
-        rank=np.fromiter((p.rank for p in pools), np.int64, count),
-        up=np.fromiter((p.up for p in pools), np.bool_, count),
-        names=named,
-        paths={v: p.path for v, p in enumerate(pools, first) if p.path},
-        properties={v: dict(p.properties) for v, p in enumerate(pools, first) if p.properties},
-    )
 
 
 def together(one: Parts, more: Parts) -> Parts:
@@ -185,7 +150,3 @@ def _ranges(first: Ints, last: Ints) -> Ints:
 def _moved(known: dict[int, _T], place: Short) -> dict[int, _T]:
     """The same by new numbers, without those that have none."""
     return {int(place[v]): value for v, value in known.items() if place[v] >= 0}
-
-
-def _column(values: Iterable[int], count: int) -> Short:
-    return np.fromiter(values, np.int32, count)
