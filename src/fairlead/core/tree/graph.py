@@ -230,7 +230,7 @@ class Graph:
         """What is held at that span of time, by level."""
         if self._levels is None:
             self._levels = Levels(self.tree, self.policy)
-            self._changed = dict.fromkeys(self.bookings.jobs)
+            self._changed.update(dict.fromkeys(self.bookings.jobs))
         self._levels.follow(self.bookings.jobs, self._changed)
         self._changed.clear()
         return self._levels.at(aim is Aim.ever, aim is Aim.now, span)
