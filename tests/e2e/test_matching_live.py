@@ -184,11 +184,11 @@ def test_F2_host_ports_with_and_without_an_address(trial: Trial) -> None:
     assert len(set(trial.members("many"))) == 5
     # A port of a wildcard address is taken on all; all four nodes of the rack have it taken.
     rack = {"nodeSelector": {RACK: "b0"}, "tolerations": tolerating(BATCH)}
-    trial.waits(pod("fifth", ports=web, **rack), "port")
-    trial.waits(pod("addressed", ports=[host_port(8080, "10.0.0.9")], **rack), "port")
-    trial.waits(pod("wildcard", ports=[host_port(9090)], affinity=on("c0-medium")), "port")
-    trial.waits(pod("same", ports=[host_port(9090, "10.0.0.1")], affinity=on("c0-medium")), "port")
-    trial.waits(pod("after-theirs", ports=[host_port(6000, "10.0.0.1")], affinity=on("c1-medium")), "port")
+    trial.waits(pod("fifth", ports=web, **rack), "hostPort")
+    trial.waits(pod("addressed", ports=[host_port(8080, "10.0.0.9")], **rack), "hostPort")
+    trial.waits(pod("wildcard", ports=[host_port(9090)], affinity=on("c0-medium")), "hostPort")
+    trial.waits(pod("same", ports=[host_port(9090, "10.0.0.1")], affinity=on("c0-medium")), "hostPort")
+    trial.waits(pod("after-theirs", ports=[host_port(6000, "10.0.0.1")], affinity=on("c1-medium")), "hostPort")
 
 
 def test_I5_pods_keep_apart(trial: Trial) -> None:
