@@ -135,17 +135,16 @@ class Trial:
         return found if found["status"].get("conditions") else None
 
     def offer(self, *groups: list[Object]) -> int:
-        """One step in which not all need to be placed: who has to wait is taken away, so that the next one's
-        turn comes (nobody overtakes). How many were placed.
+        """A step for each group, which need not be placed: who has to wait is taken away before the next
+        comes, for that may be what it waits for. How many were placed.
 
         `judged` asks also about single pods that were not. Nothing is said about groups: there it depends on
         where the first members go whether there is a node for the last.
         """
-        for group in groups:
-            self.submit(group)
         return sum([self._offered(group) for group in groups])
 
     def _offered(self, group: list[Object]) -> bool:
+        self.submit(group)
         space, name = group[0]["metadata"]["namespace"], group_of(group[0])
         row = self._row(space, name, {"running", "waiting", "rejected"}, unless=("", "Queued"))
         if row["state"] == "running":
