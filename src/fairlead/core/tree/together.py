@@ -158,11 +158,15 @@ def check(resources: Sequence[Resource], in_slot: bool = False) -> None:
 def parts_of(wants: Sequence[Resource], whole: Callable[[str], int]) -> list[Part]:
     """What is placed apart, the hardest first: that of which one takes the largest share of the tree."""
     slots = sum(each.type == SLOT for each in wants) > 1
-    apart = [each for each in wants if (slots and each.type == SLOT) or together(each.children)]
-    rest = tuple(each for each in wants if each not in apart)
-    parts: list[Part] = [(each,) for each in apart]
+    parts: list[Part] = []
+    rest: list[Resource] = []
+    for each in wants:
+        if (slots and each.type == SLOT) or together(each.children):
+            parts.append((each,))
+        else:
+            rest.append(each)
     if rest:
-        parts.append(rest)
+        parts.append(tuple(rest))
     return sorted(parts, key=lambda part: -_share(part, whole))
 
 
