@@ -3,6 +3,8 @@
 And the levels kept along with bookings are to the byte those that would be made anew.
 """
 
+import json
+import random
 from typing import Any
 
 import pytest
@@ -15,7 +17,7 @@ from fairlead.core.tree.columns import Pool, Tree, TreeError
 from fairlead.core.tree.graph import Graph
 from fairlead.core.tree.levels import Levels, State
 from fairlead.core.tree.matchpolicy import match_policy
-from fairlead.wire import grug
+from fairlead.wire import grug, jgf
 
 
 @st.composite
@@ -76,6 +78,15 @@ def test_columns_hold_what_the_parts_say(pools: list[Pool]) -> None:
     same(Tree(Tree(pools).pools), expected)
 
 
+@given(forests(), st.randoms(use_true_random=False))
+def test_I10_a_graph_file_holds_what_the_parts_say(pools: list[Pool], chance: random.Random) -> None:
+    expected, text = walked(pools), jgf.whole(Tree(pools))
+    same(Tree(jgf.read(text)), expected)
+    graph = json.loads(text)
+    chance.shuffle(graph["graph"]["nodes"])  # the edges have the order of children
+    same(Tree(jgf.read(json.dumps(graph))), expected)
+
+
 @given(forests(), st.integers(1, 24), st.data())
 def test_parts_come_and_go(pools: list[Pool], gone: int, data: st.DataObject) -> None:
     tree = Tree(pools)
@@ -102,6 +113,10 @@ def test_what_is_not_a_tree_is_refused() -> None:
         ([root, root], "'0' stands twice"),
         ([root, replace(root, key="1", parent="x")], "contained in 'x'"),
         ([root, *around], "2 vertices contain each other"),
+        ([replace(root, id=1 << 63)], f"vertex c{1 << 63}: id {1 << 63}, .*: each must fit into 64 bits"),
+        ([replace(root, uniq_id=-(1 << 70))], "uniq_id -1180591620717411303424, rank -1: each must fit"),
+        ([replace(root, rank=10**30)], "each must fit into 64 bits"),
+        ([replace(root, size=1 << 64)], "vertex c0: its size is 18446744073709551616, but must fit"),
     ):
         with pytest.raises(TreeError, match=word):
             Tree(pools)

@@ -8,7 +8,7 @@ there. Must not know bookings beyond the counts it is given.
 import re
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import msgspec
 import numpy as np
@@ -151,7 +151,7 @@ _EDGE: msgspec.json.Decoder[object] = msgspec.json.Decoder(_Edge | _Other)
 # -- reading -----------------------------------------------------------------------------------------
 
 
-class _Vertex(NamedTuple):
+class _Vertex(Struct, gc=False):
     """What a node of the file says."""
 
     key: str
@@ -307,7 +307,7 @@ def _children(made: Making, places: dict[str, int], edges: Iterator[object]) -> 
 
     None if that is the order in which they are there.
     """
-    order = array("i")
+    order, parents, first = array("i"), made.parent, made.first
     for number, edge in enumerate(edges):
         if not isinstance(edge, _Edge):
             raise _no_objects("edges")
@@ -318,18 +318,19 @@ def _children(made: Making, places: dict[str, int], edges: Iterator[object]) -> 
         elif metadata:
             raise TreeError(f"JGF: graph.edges[{number}].metadata: must be keys with values")
         source, target = str(edge.source), str(edge.target)
-        for end in (source, target):
-            if end not in places:
-                raise TreeError(f"JGF: graph.edges[{number}]: there is no node {end!r:.60}")
-        child, parent = places[target] - made.first, places[source]
+        try:
+            parent, child = places[source], places[target] - first
+        except KeyError as missing:
+            end = missing.args[0]
+            raise TreeError(f"JGF: graph.edges[{number}]: there is no node {end!r:.60}") from None
         if child < 0:
             continue  # it is where it was
-        if made.parent[child] == -1:
-            made.parent[child] = parent
+        if parents[child] == -1:
+            parents[child] = parent
             order.append(child)
-        elif made.parent[child] != parent:
+        elif parents[child] != parent:
             raise TreeError(f"JGF: graph.edges[{number}]: node {target!r:.60} is contained twice")
-    tops = np.flatnonzero(np.array(made.parent, dtype=np.int32) == -1)
+    tops = np.flatnonzero(np.array(parents, dtype=np.int32) == -1)
     whole = np.concatenate((tops, np.array(order, dtype=np.int64)))
     return None if (whole[:-1] < whole[1:]).all() else whole
 

@@ -9,7 +9,9 @@ from typing import Any, cast
 
 import msgspec
 
-from fairlead.core.tree.columns import Pool, Tree, TreeError
+from fairlead.core.tree.columns import Tree, TreeError
+from fairlead.core.tree.making import Making
+from fairlead.core.tree.parts import Parts
 from fairlead.model.idset import hostlist, hostlist_text, idset, idset_text
 
 Fields = dict[str, Any]
@@ -18,8 +20,8 @@ MOST = 1 << 22
 _MOST_DIGITS = 14
 
 
-def read(text: str) -> list[Pool]:
-    """The pools of an R: cluster0, nodes with their ranks, and what each has."""
+def read(text: str) -> Parts:
+    """The vertices of an R: cluster0, nodes with their ranks, and what each has."""
     entries, names, properties = _execution(text)
     ranks = sorted(rank for own, _ in entries for rank in own)
     if len(names) != len(ranks):
@@ -27,19 +29,26 @@ def read(text: str) -> list[Pool]:
     if sum(len(own) * (1 + sum(map(len, below.values()))) for own, below in entries) > MOST:
         raise TreeError(f"R: more than {MOST} vertices in all")
     hosts = dict(zip(ranks, names, strict=True))
-    pools = [Pool("0", None, "cluster", "cluster", "cluster0", 0, 0)]
+    made, seen = Making(), set[str]()
+    made.add(("cluster", "cluster", 1, ""), 0, 0)
     for own, children in entries:
         for rank in own:
             name = hosts[rank]
-            node = Pool(str(len(pools)), "0", "node", *_split(name), len(pools), rank)
-            node.path = f"/cluster0/{name}"
-            node.properties = {word: "" for word, there in properties.items() if rank in there}
-            pools.append(node)
+            base, id_ = _split(name)
+            node = made.add(("node", base, 1, ""), id_, len(made), rank, 0)
+            if name != f"{base}{id_}":
+                made.names[node] = name
+            path = f"/cluster0/{name}"
+            if path in seen:  # hosts of one name get one path each
+                path = made.paths[node] = f"{path}.{rank}"
+            seen.add(path)
+            words = {word: "" for word, there in properties.items() if rank in there}
+            if words:
+                made.properties[node] = words
             for type_, ids in children.items():
-                for id_ in ids:
-                    at = len(pools)
-                    pools.append(Pool(str(at), node.key, type_, type_, f"{type_}{id_}", id_, at, rank))
-    return _told_apart(pools)
+                for number in ids:
+                    made.add((type_, type_, 1, ""), number, len(made), rank, node)
+    return made.parts()
 
 
 def allocation(text: str, tree: Tree) -> list[int]:
@@ -159,19 +168,8 @@ def _type(word: str) -> str:
     return word
 
 
-def _split(name: str) -> tuple[str, str, int]:
-    """Basename, name and id of a host: the digits it ends with are its id, -1 without any."""
+def _split(name: str) -> tuple[str, int]:
+    """Basename and id of a host: the digits it ends with are its id, -1 without any."""
     base = name.rstrip("0123456789")
     digits = name[len(base) :]
-    return base, name, int(digits) if 0 < len(digits) <= _MOST_DIGITS else -1
-
-
-def _told_apart(pools: list[Pool]) -> list[Pool]:
-    """Hosts of one name get one path each, so that paths stay unique."""
-    seen: set[str] = set()
-    for pool in pools:
-        if pool.path in seen:
-            pool.path = f"{pool.path}.{pool.rank}"
-        if pool.path:
-            seen.add(pool.path)
-    return pools
+    return base, int(digits) if 0 < len(digits) <= _MOST_DIGITS else -1
