@@ -87,6 +87,28 @@ def test_I10_a_graph_file_holds_what_the_parts_say(pools: list[Pool], chance: ra
     same(Tree(jgf.read(json.dumps(graph))), expected)
 
 
+@given(trees(), st.integers(1, 40), st.randoms(use_true_random=False))
+def test_what_is_attached_from_a_file_is_as_it_was(
+    pools: list[Pool], gone: int, chance: random.Random
+) -> None:
+    tree = Tree(pools)
+    gone = min(gone, len(tree) - 1)
+    if gone == 0:
+        return
+    graph = json.loads(jgf.whole(tree))
+    chance.shuffle(graph["graph"]["nodes"])
+    less, _ = tree.without([gone])
+    again, where = less.joined(jgf.read(json.dumps(graph), less))
+    assert [again.paths[new] for new in where.values()] == list(less.paths)
+    new = [path for path in again.paths if path not in less.by_path]
+    assert new == [path for path in tree.paths if path not in less.by_path], "in the same order"
+    for v, path in enumerate(again.paths):
+        old = tree.by_path.get(path)
+        assert old is not None
+        assert replace(again.pools[v], key="", parent="") == replace(tree.pools[old], key="", parent="")
+        assert v == 0 or again.paths[again.parents[v]] == tree.paths[tree.parents[old]]
+
+
 @given(forests(), st.integers(1, 24), st.data())
 def test_parts_come_and_go(pools: list[Pool], gone: int, data: st.DataObject) -> None:
     tree = Tree(pools)

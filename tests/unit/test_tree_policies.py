@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from fairlead.core.tree.columns import Pool, Tree, TreeError
 from fairlead.core.tree.graph import Graph, Op
+from fairlead.core.tree.levels import Levels
 from fairlead.core.tree.matchpolicy import POLICIES, match_policy
 from fairlead.model.jobspec import Constraint, Count, Jobspec, Resource
 
@@ -95,6 +96,54 @@ def test_each_choice_is_the_one_that_fractions_give(
         assert chosen(graph, job(cores, gpus), id_) == wanted
         if wanted is not None:
             free[wanted] = free[wanted][0] - cores, free[wanted][1] - gpus
+
+
+def racks() -> Tree:
+    """Two racks of two nodes with four cores each."""
+    pools = [Pool("c", None, "cluster", "c", "c0", 0, 0)]
+    for rack in range(2):
+        pools.append(Pool(f"r{rack}", "c", "rack", "rack", f"rack{rack}", rack, len(pools)))
+        for at in (2 * rack, 2 * rack + 1):
+            pools.append(Pool(f"n{at}", f"r{rack}", "node", "node", f"node{at}", at, len(pools), rank=at))
+            for each in range(4):
+                pools.append(Pool(f"{at}.{each}", f"n{at}", "core", "core", f"core{each}", each, len(pools)))
+    return Tree(pools)
+
+
+@pytest.mark.parametrize(
+    ("policy", "rack"), [("bestfit", 1), ("pack", 1), ("spread", 0), ("low", 0), ("high", 1)]
+)
+@pytest.mark.parametrize("levels", [True, False])
+def test_whole_nodes_count_as_full_where_racks_are_chosen(policy: str, rack: int, levels: bool) -> None:
+    graph = Graph(racks(), match_policy(policy), levels=levels)
+    core = (Resource("slot", Count(1, 1), label="s", children=(Resource("core", Count(1, 1)),)),)
+    node = Resource("node", Count(1, 1), exclusive=True, children=core)
+    here = Constraint("hostlist", (), ("node3",))
+    assert chosen(graph, job(1, node="node0"), 1) == 0
+    assert chosen(graph, Jobspec((node,), 60, "", here), 2) == 3
+    inner = Resource("node", Count(1, 1), children=core)
+    got = graph.match(Jobspec((Resource("rack", Count(1, 1), children=(inner,)),), 60), Op.allocate, 3).job
+    assert got is not None
+    assert [int(graph.tree.id[v]) for v in got.held if graph.tree.type[v] == "rack"] == [rack]
+
+
+@pytest.mark.parametrize(("policy", "inside"), [("bestfit", 1 + 4), ("pack", 1 + 4), ("low", 1)])
+def test_only_policies_that_rank_by_load_count_what_is_inside_of_whole_nodes(
+    policy: str, inside: int
+) -> None:
+    graph = Graph(racks(), match_policy(policy))
+    core = (Resource("slot", Count(1, 1), label="s", children=(Resource("core", Count(1, 1)),)),)
+    node = Resource("node", Count(1, 1), exclusive=True, children=core)
+    got = graph.match(Jobspec((node,), 60), Op.allocate, 1).job
+    assert got is not None and len(got.held) == 1 + 4 + 2, "with all it has, the rack and the cluster"
+    levels = Levels(graph.tree, graph.policy)
+    delta = levels.delta(got)
+    types = sorted(graph.tree.type[v] for v in levels.vertices[delta.exclusive])
+    assert types == ["core"] * (inside - 1) + ["node"]
+    assert len(delta.any) == inside + 2
+    levels.follow({1: got}, [1])
+    free = levels.at(False, True, (0, 60)).leaves["core"].tolist()
+    assert free == [4 - (inside - 1), 4, 4, 4]
 
 
 def test_policies_by_options() -> None:
