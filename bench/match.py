@@ -1,7 +1,9 @@
 """How fast the containment tree is loaded, matched and reserved on, and how much memory it takes.
 
-Run: python -m bench.match [--sizes 128,1024,...] [--rounds 1000]. Nodes have 32 cores, 4 GPUs and 8 x 32 GB
-in racks of 64; each size is its own process, so that memory is that size's. Jobs are one exclusive node, and
+Run: python -m bench.match [--sizes 128,1024,...] [--rounds 1000] [--part jgf]. Nodes have 32 cores, 4 GPUs
+and 8 x 32 GB in racks of 64; each size is its own process, so that memory is that size's. The graph is read
+from a GRUG recipe and, in one more process, from a JGF file that another has written; `--part jgf` does only
+that, and leaves docs/performance.md as it is. Jobs are one exclusive node, and
 a pod of 4 cores, 1 GPU and 32 GB. Every match is a whole one: choosing and booking; the median of `--rounds`.
 "half" is half of the nodes taken at random, "full" all but one. The last rows are the live scheduler's
 matching of the same pods. All times are processor time. References: the plain walk over the tree in the same
@@ -17,6 +19,7 @@ import resource
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from typing import NamedTuple
@@ -33,11 +36,12 @@ from fairlead.core.tree.bookings import Job
 from fairlead.core.tree.columns import Tree
 from fairlead.core.tree.graph import Graph, Op, Verdict
 from fairlead.core.tree.matchpolicy import match_policy
+from fairlead.core.tree.parts import Parts
 from fairlead.model.jobspec import Count, Jobspec, Resource
 from fairlead.model.node import Node
 from fairlead.model.pod import Shape
 from fairlead.model.settings import Settings
-from fairlead.wire import grug
+from fairlead.wire import grug, jgf
 
 SIZES = (128, 1_024, 4_096, 16_384)
 PER_RACK = 64
@@ -47,9 +51,11 @@ STANDING, PODS, PER_NODE = 1_000, 1_000, 4
 WALKED = 4_096
 """Up to so many nodes the walk is timed for every policy, beyond only for the first."""
 BOUND_CHOICE_MS, BOUND_RESERVE_MS, BOUND_KB, BOUND_LOAD_S = 0.2, 4.0, 10.0, 1.0
+BOUND_JGF_S = 5.0
 FLUXION_RANKED_MS = {1_024: 25.0, 4_096: 105.0, 16_384: 430.0}
 FLUXION_RESERVE_MS = {1_024: 2.4, 4_096: 3.4, 16_384: 13.0, 65_536: 49.0}
 """Fluxion 0.54 (flux-sched), resource-query on one core of such a machine: milliseconds per match."""
+FLUXION_LOAD_S = {16_384: 5.8}
 FLUXION_LOAD = "Fluxion 0.54 at 16,384 nodes: load 5.8 s, 1,840 MB (115 KB a node)"
 
 RECIPE = """<graphml><key id="root" for="node"/><key id="type" for="node"/><key id="size" for="node"/>
@@ -77,6 +83,17 @@ class Times(NamedTuple):
     tries: int
     live_ms: float
     live_scans: int
+
+
+class File(NamedTuple):
+    """What loading one size from a JGF file took."""
+
+    load_s: float
+    kb_per_node: float
+    peak_kb_per_node: float
+    decode_s: float
+    """Decoding the JSON alone, into dictionaries and lists."""
+    megabytes: float
 
 
 def recipe(nodes: int) -> str:
@@ -168,13 +185,12 @@ def rss() -> int:
     return pages * resource.getpagesize()
 
 
-def load(count: int, policy: str) -> tuple[Graph, float, float, float]:
+def load(read: Callable[[], Parts], count: int, policy: str) -> tuple[Graph, float, float, float]:
     """The graph, the seconds it took, and KB per node: growth, and growth at its peak."""
-    text = recipe(count)
     gc.collect()
     before, peak = rss(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     begun = time.process_time()
-    graph = Graph(Tree(grug.read(text)), match_policy(policy))
+    graph = Graph(Tree(read()), match_policy(policy))
     graph.match(nodes(1), Op.without_allocating, 1)
     took = time.process_time() - begun
     gc.collect()
@@ -295,7 +311,7 @@ def live(count: int, pods: int) -> tuple[float, int]:
 
 def measured(count: int, rounds: int) -> Times:
     """Everything of one size; called in a process of its own."""
-    graph, load_s, kb, peak = load(count, POLICIES[0])
+    graph, load_s, kb, peak = load(lambda: grug.read(recipe(count)), count, POLICIES[0])
     machine, pods = Machine(graph), min(PODS, count * PER_NODE)
     ours, walks = choices(machine, POLICIES[0], rounds, walk=True)
     first, standing, instants = reserve(machine)
@@ -322,6 +338,15 @@ def measured(count: int, rounds: int) -> Times:
         live_ms=live_ms,
         live_scans=scans,
     )
+
+
+def measured_file(count: int, path: pathlib.Path) -> File:
+    """The load of a JGF file; called in a process of its own."""
+    _, load_s, kb, peak = load(lambda: jgf.read(path.read_text()), count, POLICIES[0])
+    text = path.read_text()
+    begun = time.process_time()
+    msgspec.json.decode(text)
+    return File(load_s, kb, peak, time.process_time() - begun, len(text) / 1e6)
 
 
 def held(value: float, bound: float) -> str:
@@ -360,11 +385,46 @@ def rows_of(count: int, times: Times) -> list[dict[str, str]]:
     return rows
 
 
+def file_rows(count: int, file: File) -> list[dict[str, str]]:
+    """The rows about a JGF file of one size."""
+    known = FLUXION_LOAD_S.get(count)
+    other = f"{known:g} s, {known / file.load_s:.1f} ×" if known else ""
+    memory = f"{file.kb_per_node:.1f} KB a node (peak {file.peak_kb_per_node:.1f})"
+    took = f"{file.load_s:.2f} s; decoding alone {file.decode_s:.2f} s"
+    first = f"load a JGF file of {file.megabytes:,.0f} MB, ready to match"
+    cells = (
+        (first, took, held(file.load_s, BOUND_JGF_S), "", other),
+        ("memory after that", memory, "", "", ""),
+    )
+    keys = ("nodes", "what", "took", "bound", "plain walk", "Fluxion 0.54")
+    return [dict(zip(keys, (f"{count:,}", *row), strict=True)) for row in cells]
+
+
 def in_a_process(count: int, rounds: int) -> Times:
     """The same in a process of its own."""
-    command = [sys.executable, "-m", "bench.match", "--child", str(count), "--rounds", str(rounds)]
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE)
-    return msgspec.json.decode(done.stdout, type=Times)
+    return msgspec.json.decode(_child(count, "--rounds", str(rounds)), type=Times)
+
+
+def file_in_a_process(count: int) -> File:
+    """The same of a JGF file, which one more process has written."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "graph.json"
+        path.write_bytes(_child(count, "--part", "write"))
+        return msgspec.json.decode(_child(count, "--part", "jgf", "--file", str(path)), type=File)
+
+
+def _child(count: int, *more: str) -> bytes:
+    command = [sys.executable, "-m", "bench.match", "--child", str(count), *more]
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout
+
+
+def _as_child(count: int, part: str, rounds: int, file: str) -> bytes:
+    """What one process of its own does and says."""
+    if part == "write":
+        return jgf.whole(Tree(grug.read(recipe(count)))).encode()
+    if part == "jgf":
+        return msgspec.json.encode(measured_file(count, pathlib.Path(file)))
+    return msgspec.json.encode(measured(count, rounds))
 
 
 def _busy() -> str:
@@ -376,14 +436,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sizes", default=",".join(map(str, SIZES)))
     parser.add_argument("--rounds", type=int, default=1_000)
+    parser.add_argument("--part", choices=("all", "jgf", "write"), default="all")
     parser.add_argument("--child", type=int, default=0, help=argparse.SUPPRESS)
+    parser.add_argument("--file", default="", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
-        sys.stdout.buffer.write(msgspec.json.encode(measured(options.child, options.rounds)))
+        sys.stdout.buffer.write(_as_child(options.child, options.part, options.rounds, options.file))
         return
     rows: list[dict[str, str]] = []
-    for size in options.sizes.split(","):
-        rows += rows_of(int(size), in_a_process(int(size), options.rounds))
+    for size in map(int, options.sizes.split(",")):
+        told = file_rows(size, file_in_a_process(size))
+        if options.part == "jgf":
+            print(*(f"{size:,} nodes: {' | '.join(list(row.values())[1:])}" for row in told), sep="\n")
+            continue
+        ours = rows_of(size, in_a_process(size, options.rounds))
+        rows += [*ours[:2], *told, *ours[2:]]
+    if options.part == "jgf":
+        print(_busy())
+        return
     report("match", f"python -m bench.match --sizes {options.sizes}", rows, f"{FLUXION_LOAD}. {_busy()}")
 
 
