@@ -125,6 +125,38 @@ def test_a_member_fits_on_the_same_nodes(
     assert fitting == [at for at, node in enumerate(nodes) if places(at, node, member.shape)]
 
 
+WHOLE = st.tuples(st.sampled_from([1000, 2000, 3000]), st.sampled_from([0, GIB, 2 * GIB]), st.integers(0, 1))
+
+
+@given(NODES, st.lists(st.tuples(st.integers(1, 2), WHOLE), min_size=2, max_size=3))
+@settings(max_examples=200)
+def test_unlike_members_have_room_together_where_the_scheduler_places_them(
+    nodes: list[Any], kinds: list[tuple[int, tuple[int, int, int]]]
+) -> None:
+    """Of whole cores and whole vertices of memory: never called too much where one of both has room."""
+    members = [pod(f"m{i}-{j}", asked) for i, (times, asked) in enumerate(kinds) for j in range(times)]
+    inventory = Inventory()
+    for at, (cores, memory, gpus, labels) in enumerate(nodes):
+        has = (("cpu", cores * 1000), ("memory", memory * GIB), ("nvidia.com/gpu", gpus), ("pods", 110))
+        inventory.put(Node(f"u{at}", f"n{at}", 1, has, labels))
+    tasks: dict[Shape, list[str]] = {}
+    for member in members:
+        tasks.setdefault(member.shape, []).append(member.uid)
+        inventory.vector(member.shape.requests)
+    asked = tuple(Task(shape, tuple(uids)) for shape, uids in tasks.items())
+    request = Request("g", (0, 1, "g"), asked, False, 0)
+    snapshot = columns(inventory, (request,), Settings(), 0)
+    live = Matcher(Draft(snapshot), "first").place(request) is not None
+    graph = Graph(Tree(tree(nodes).pools), match_policy("lonode"))
+    jobspec, remarks = written(Asked("g", members, len(members)), "MB")
+    assert remarks == []
+    job = in_graph_units(read(msgspec.json.encode(jobspec).decode()), lambda type_: known(graph, type_))
+    able = graph.match(job, Op.satisfiability, 1).verdict is Verdict.granted
+    now = graph.match(job, Op.allocate, 1).verdict is Verdict.granted
+    assert able or not (live or now), "one of them has a place for all"
+    assert graph.bookings.check() == []
+
+
 @given(
     st.lists(PODS, min_size=1, max_size=4),
     st.integers(1, 6),

@@ -46,7 +46,11 @@ def resource_query(
     ] = "CA",
     traverser: Annotated[
         str,
-        typer.Option("-T", "--traverser-policy", help="simple, or flexible: sibling slots are alternatives."),
+        typer.Option(
+            "-T",
+            "--traverser-policy",
+            help="simple: slots side by side are matched together; flexible: they are alternatives.",
+        ),
     ] = "simple",
     output: Annotated[
         Path | None,
