@@ -268,7 +268,7 @@ def _word(value: object, number: int, key: str) -> str:
 
 
 def _number(value: object, number: int, key: str, least: int = -MOST_ID) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value < MOST_ID:
+    if type(value) is not int or not least <= value < MOST_ID:
         above = f", at least {least}" if least >= 0 else ""
         told = f"is {value!r:.60}, but must be a whole number{above}"
         raise TreeError(f"{_where(number)}.metadata.{key}: {told}")
