@@ -265,7 +265,7 @@ def test_unlike_members_are_tried_in_another_order_before_the_group_waits():
     leader = minding("l", alone, group="g", size=2)
     worker = minding("w", Rules(), group="g", size=2, cpu=2)
     for members in ((leader, worker), (worker, leader)):
-        nodes = [host("a", "1"), ev.NodeSeen(node("b", labels={HOST: "b"}))]
+        nodes = [host("a", "1"), ev.NodeSeen(node("b", cpu=2, labels={HOST: "b"}))]
         made, commands = engine(*nodes, *map(ev.PodSeen, members))
         assert answer(made, commands) == {"l": "a", "w": "b"}
 

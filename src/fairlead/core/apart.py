@@ -8,10 +8,8 @@ may find none where there is one, and never one that is not allowed.
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import permutations
+from itertools import islice, permutations
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from fairlead.core import topology
 from fairlead.core.columns import Mask
@@ -46,11 +44,11 @@ def place(matcher: "Matcher", tasks: tuple[Task, ...], layout: Layout) -> tuple[
     return None
 
 
-def stuck(snapshot: Snapshot, request: Request, end: Company) -> bool:
-    """Whether some member could go nowhere even if all work had ended that ends; `end` is that company.
+def stuck(snapshot: Snapshot, request: Request, now: Company, end: Company) -> bool:
+    """Whether some member could go nowhere, neither in the company of now nor in that of the end of all work.
 
     Then it waits for pods, claims or volumes to come or go. What members want of each other is left out, so
-    the answer may be no where nothing will help, and never yes where the end of work would.
+    the answer may be no where nothing will help.
     """
     for task in request.tasks:
         like = task.like
@@ -58,7 +56,8 @@ def stuck(snapshot: Snapshot, request: Request, end: Company) -> bool:
             continue
         vector = snapshot.vectors[task.shape.requests]
         good = snapshot.classes.now(constraints(task.shape)) & (how_many(snapshot.capacity, vector) > 0)
-        good &= end.fixed(like) if len(request.tasks) > 1 else end.allowed(like)
+        alone = len(request.tasks) == 1
+        good &= end.allowed(like) | now.allowed(like) if alone else end.fixed(like) | now.fixed(like)
         if not good.any():
             return True
     return False
@@ -66,9 +65,7 @@ def stuck(snapshot: Snapshot, request: Request, end: Company) -> bool:
 
 def _place(matcher: "Matcher", tasks: Sequence[Task], layout: Layout) -> tuple[Placement, ...] | None:
     draft, company = matcher.draft, matcher.company
-    for number, region in enumerate(_regions(matcher, layout, tasks)):
-        if number == _REGIONS:
-            break
+    for region in _regions(matcher, layout, tasks):
         mark, before = draft.mark(), company.mark() if company is not None else 0
         placed = _within(matcher, tasks, region)
         if placed is not None:
@@ -90,14 +87,17 @@ def _regions(matcher: "Matcher", layout: Layout, tasks: Sequence[Task]) -> Itera
     wanted = [len(task.uids) for task in tasks]
     levels = topology.of(snapshot.classes, snapshot.settings.topology)
     policy = "pack" if matcher.policy == "locality" else matcher.policy
-    yield from levels.regions(layout._replace(required=key), counts, wanted, policy, matcher.draft.load())
+    found = levels.regions(layout._replace(required=key), counts, wanted, policy, matcher.draft.load())
+    yield from islice(found, _REGIONS)
+    if not (layout.required or layout.preferred):  # not everybody need be where some want to be together
+        yield None
 
 
 def _together(matcher: "Matcher", tasks: Sequence[Task]) -> str:
     """The topology key of a domain that members want to share with each other."""
-    if matcher.company is not None:
+    if matcher.company is not None and sum([len(task.uids) for task in tasks]) > 1:
         for task in tasks:
-            if len(task.uids) > 1 and (like := matcher.minds(task)) is not None:
+            if (like := matcher.minds(task)) is not None:
                 key = matcher.company.together(like)
                 if key:
                     return key
@@ -111,7 +111,7 @@ def _room(matcher: "Matcher", task: Task) -> Ints:
     if like is None or company is None:
         return counts
     counts = counts * company.allowed(like)
-    return np.minimum(counts, 1) if company.once_each(like) else counts
+    return company.one_per_domain(like, counts) if company.once_each(like) else counts
 
 
 def _within(matcher: "Matcher", tasks: Sequence[Task], region: Mask | None) -> tuple[Placement, ...] | None:

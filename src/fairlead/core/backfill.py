@@ -199,8 +199,8 @@ class Ahead:
         draft = Draft(self.snapshot, self.snapshot.capacity.copy())
         if Matcher(draft, self.snapshot.settings.match).place(request) is None:
             self._pinned[:] = True
-        for _, row, _ in draft.log:
-            self._pinned[row] = True
+        for share in shares(draft.log):
+            self._pinned[share.rows[share.times > 0]] = True
         self._windows.clear()
 
     def start(self, request: Request) -> tuple[Placement, ...] | None:

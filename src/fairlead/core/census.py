@@ -68,6 +68,8 @@ def refresh(state: State) -> bool:
             changed |= index.add(pod) or known is not None
     state.moved = {}
     index.size = len(state.inventory)
+    if changed:
+        state.index_at = state.version
     return changed
 
 

@@ -58,6 +58,8 @@ class LabelColumns:
     def __init__(self, names: Sequence[str], labels: Sequence[Mapping[str, str]]) -> None:
         self._names, self._labels = names, labels
         self._columns: dict[str, tuple[Codes, list[str]]] = {}
+        self._words: dict[str, dict[str, int]] = {}
+        """Key -> value -> its index."""
         self._masks: dict[Expression, Mask] = {}
         self._keys: list[str] | None = None
 
@@ -83,6 +85,7 @@ class LabelColumns:
                 if key in labels:
                     codes[i] = words.setdefault(labels[key], len(words))
             found = self._columns[key] = (codes, list(words))
+            self._words[key] = words
         return found
 
     def all(self, expressions: Sequence[Expression]) -> Mask:
@@ -116,6 +119,10 @@ class LabelColumns:
         codes, words = self.column(e.key)
         if e.operator in (Operator.EXISTS, Operator.DOES_NOT_EXIST):
             return (codes >= 0) == (e.operator == Operator.EXISTS)
-        hits = [i for i, word in enumerate(words) if inside(e, word)]
+        if e.operator in (Operator.IN, Operator.NOT_IN):  # of thousands of values a few are asked for
+            known = self._words[e.key]
+            hits = [known[value] for value in dict.fromkeys(e.values) if value in known]
+        else:
+            hits = [i for i, word in enumerate(words) if inside(e, word)]
         hit = np.isin(codes, np.array(hits, dtype=np.int32))
         return ~hit if e.operator == Operator.NOT_IN else hit

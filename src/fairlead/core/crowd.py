@@ -7,6 +7,7 @@ amounts; knows nothing of queues and time, but for the pods that will be gone at
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
 import numpy as np
 from msgspec import structs
@@ -17,7 +18,9 @@ from fairlead.core.filters.affinity import speaks_of
 from fairlead.core.filters.cluster import Cluster
 from fairlead.core.filters.pods import PodIndex
 from fairlead.core.filters.run import Domains
+from fairlead.core.filters.terms import Terms
 from fairlead.core.filters.verdict import Rejection
+from fairlead.core.inventory import Ints
 from fairlead.model.pod import Pod
 from fairlead.model.rules import PodTerm
 from fairlead.model.storage import Storage
@@ -48,9 +51,11 @@ class Crowd:
     def __init__(self, cluster: Cluster, waiting: Sequence[Pod], leaving: Sequence[Leaving] = ()) -> None:
         """`waiting` is everybody who waits, each kind once; `leaving` is in order of time."""
         self.cluster, self.leaving = cluster, leaving
-        self._terms: dict[tuple[str, PodTerm], None] = dict.fromkeys(cluster.pods.forbidding)
+        self._terms = Terms()
+        """Of those who wait."""
         for pod in waiting:
-            self._terms.update(dict.fromkeys((pod.namespace, t) for t in pod.shape.rules.anti_affinity))
+            for term in pod.shape.rules.anti_affinity:
+                self._terms.add((pod.namespace, term))
         self._concerned: dict[int, tuple[Pod, bool]] = {}
 
     def concerns(self, like: Pod | None) -> bool:
@@ -60,7 +65,8 @@ class Crowd:
         known = self._concerned.get(id(like))
         if known is None:
             labels = self.cluster.namespaces.get(like.namespace, {})
-            found = demanding(like) or any(speaks_of(t, own, like, labels) for own, t in self._terms)
+            terms = chain(self.cluster.pods.terms.about(like.labels), self._terms.about(like.labels))
+            found = demanding(like) or any(speaks_of(term, own, like, labels) for own, term in terms)
             known = self._concerned[id(like)] = (like, found)
         return known[1]
 
@@ -115,10 +121,18 @@ class Company:
         own = self._about_itself(like, rules.anti_affinity)
         return bool(own) and all(self._single(term.topology) for term in own)
 
+    def one_per_domain(self, like: Pod, counts: Ints) -> Ints:
+        """[node] how many of those that fit may go there, if each wants a node; any number outside them."""
+        for term in self._about_itself(like, like.shape.rules.anti_affinity):
+            codes, _ = self.crowd.cluster.domains(term.topology)
+            counts = np.where(codes >= 0, np.minimum(counts, 1), counts)
+        return counts
+
     def together(self, like: Pod) -> str:
         """The topology key within a domain of which pods like it must all be; "" if there is none."""
         own = self._about_itself(like, like.shape.rules.affinity)
-        return own[0].topology if own else ""
+        keys = [term.topology for term in own]
+        return max(keys, key=lambda key: self.crowd.cluster.domains(key)[1], default="")
 
     def take(self, like: Pod, row: int, times: int = 1) -> None:
         """So many such pods are on that node row now."""
@@ -141,8 +155,8 @@ class Company:
             self._followed[key] = min(upto, mark)
         mounts = self._mounts
         if mounts is not None and self._mounted:
-            for number in range(mark, len(self._log)):
-                mounts.pods.remove(f"placed {number + 1}")
+            for number, (like, _, _) in enumerate(self._log[mark:], mark + 1):
+                mounts.pods.remove(like.uid or f"placed {number}")
             while self._given and self._given[-1][0] > mark:
                 mounts = structs.replace(mounts, storage=self._given.pop()[1])
             self._mounts = mounts
@@ -214,7 +228,8 @@ class Company:
         self._mounted += 1
         if self._mounts is not None:
             node = self.crowd.cluster.classes.names[row]
-            self._mounts.pods.add(structs.replace(like, uid=f"placed {number}", node=node))
+            uid = like.uid or f"placed {number}"  # a volume of the pod's own hangs on its uid
+            self._mounts.pods.add(structs.replace(like, uid=uid, node=node))
             self._mounts = self._without_its_volumes(self._mounts, number, like, row)
 
     def _without_its_volumes(self, mounts: Cluster, number: int, like: Pod, row: int) -> Cluster:

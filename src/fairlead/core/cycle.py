@@ -162,6 +162,7 @@ class Cycle:
                 self._decide(request, lane)
                 return
             placements = offer.placements or self._place(request)
+            self._join(request, placements)
             self.decisions.append(Start(request.group, placements, request.growth))
             return
         lane.promised += self.snapshot.freed
@@ -288,12 +289,12 @@ class Cycle:
     def _is_stuck(self, request: Request) -> bool:
         """Whether it waits for other things than the end of work. Nobody is held up by it, either."""
         crowd = self.snapshot.crowd
-        if crowd is None or not self._minds(request):
+        if crowd is None or self.company is None or not self._minds(request):
             return False
         known = self._stuck.get(request.kind)
         if known is None or not request.kind:
             self._end = self._end or Company(crowd, SOMETIME)
-            known = self._stuck[request.kind] = stuck(self.snapshot, request, self._end)
+            known = self._stuck[request.kind] = stuck(self.snapshot, request, self.company, self._end)
         return known
 
     def _minds(self, request: Request) -> bool:

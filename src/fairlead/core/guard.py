@@ -19,7 +19,12 @@ def guard(state: State, plan: Plan, own: bool) -> "Guard | None":
     if not (state.likes or near):
         return None
     changed = refresh(state) if state.index is not None else bool(state.likes)
-    changed |= not own or state.nodes_at > plan.version or state.around_at != state.surroundings.version
+    changed |= (
+        state.index_at > plan.version
+        or not own
+        or state.nodes_at > plan.version
+        or state.around_at != state.surroundings.version
+    )
     changed |= any(group is not None and group.asked_at > plan.version for group in asked)
     return Guard(state) if changed else None
 

@@ -50,7 +50,7 @@ def _tasks(state: State, queue: QueueSettings, pods: list[Pod]) -> tuple[Task, .
     """The pods by shape."""
     if len(pods) == 1:
         shape = _within(state, queue, pods[0].shape)
-        return (Task(shape, (pods[0].uid,), state.spoken.like(pods[0], shape), pods[0].wishes),)
+        return (Task(shape, (pods[0].uid,), state.spoken.like(pods[0], pods[0].shape), pods[0].wishes),)
     shapes: dict[int, Shape] = {}
     members: dict[int, list[Pod]] = {}
     for pod in pods:
@@ -60,15 +60,15 @@ def _tasks(state: State, queue: QueueSettings, pods: list[Pod]) -> tuple[Task, .
         _merge(shapes, members)
     tasks: list[Task] = []
     for key, shape in shapes.items():
-        tasks += _alike_ones(state, _within(state, queue, shape), members[key])
+        tasks += _alike_ones(state, shape, _within(state, queue, shape), members[key])
     return tuple(tasks)
 
 
-def _alike_ones(state: State, shape: Shape, pods: list[Pod]) -> list[Task]:
-    """Pods of one shape, told apart by what else matters of them."""
+def _alike_ones(state: State, own: Shape, shape: Shape, pods: list[Pod]) -> list[Task]:
+    """Pods of one shape of their `own`, told apart by what else matters of them; `shape` is to be placed."""
     found: dict[tuple[int, int], tuple[Pod | None, Preferences, list[str]]] = {}
     for pod in pods:
-        like = state.spoken.like(pod, shape)
+        like = state.spoken.like(pod, own)
         key = (id(like), id(pod.wishes))
         found.setdefault(key, (like, pod.wishes, []))[2].append(pod.uid)
     return [Task(shape, tuple(uids), like, wishes) for like, wishes, uids in found.values()]

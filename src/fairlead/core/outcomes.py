@@ -62,6 +62,10 @@ def reservation_restored(state: State, event: ev.ReservationRestored) -> None:
 
 def configured(state: State, event: ev.Configured) -> None:
     """Other settings: every group is looked at again, and everything that waits is planned anew."""
+    if event.settings.topology != state.settings.topology:  # racks may be others now
+        state.inventory.nominal_version += 1
+        state.inventory.possible, state.inventory.needs = {}, {}
+        state.nominal_at = state.nodes_at = state.version
     state.settings = event.settings
     state.narrowed.clear()
     for gid in state.groups:

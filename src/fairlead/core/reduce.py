@@ -43,7 +43,8 @@ def _pod_seen(state: State, event: ev.PodSeen) -> None:
     if pod.shape.rules is not NO_RULES and state.spoken.hear(pod.shape):
         for gid in (*state.waiting, *state.rejected):  # more of their pods matters now than did before
             state.touch(gid)
-    if old is not None and pod.node and state.likes and old.labels != pod.labels:
+    there = bool(pod.node) or pod.uid in state.intents
+    if there and old is not None and state.likes and _shown(old) != _shown(pod):
         state.reopen()
     if state.ours(pod):
         if "store" in state.missing:  # it may know the pod's group
@@ -55,6 +56,11 @@ def _pod_seen(state: State, event: ev.PodSeen) -> None:
     if intent is not None and (pod.node or pod.ended):
         state.drop_intent(pod.uid)
     state.recount(pod.uid)
+
+
+def _shown(pod: Pod) -> tuple[object, ...]:
+    """What others may mind of a pod on a node."""
+    return pod.labels, pod.deleting
 
 
 def _join(state: State, old: Pod | None, pod: Pod) -> None:
@@ -186,6 +192,9 @@ def _node_seen(state: State, event: ev.NodeSeen) -> None:
         state.reopen()
         astray, state.astray = state.astray, {}
         state.touched.update(astray | state.confined)  # a level may have come, or be gone
+        for gid in state.waiting:
+            if gid in state.started and state.groups[gid].layout.required:  # who joins is bound to its rack
+                state.touch(gid)
     if state.inventory.nominal_version != nominal:
         state.nominal_at = state.version
         for group in state.rejected:

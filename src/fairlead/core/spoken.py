@@ -41,7 +41,8 @@ class Spoken:
     def like(self, pod: Pod, shape: Shape) -> Pod | None:
         """All that matters of the pod beside its shape, one pod for all that are alike; None if nothing does.
 
-        It has no uid, unless a volume of the pod's own hangs on that.
+        `shape` is the pod's own, or the one equal to it that stands for all. It has no uid, unless a volume
+        of the pod's own hangs on that.
         """
         rules = shape.rules
         if not (self.active or rules.volumes or rules.features or of_others(pod.wishes)):

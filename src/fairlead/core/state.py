@@ -169,10 +169,8 @@ class Waiting:
         """Shapes that anybody waits for, by identity, with the number of requests."""
         self.likes: dict[int, tuple[Pod, list[int]]] = {}
         """The same for what else matters of those who wait (`Task.like`)."""
-        self.wishing = self.fond = 0
-        """How many of those who wait would rather have some nodes than others, and how many by other pods."""
-        self.minding = 0
-        """How many of those who wait ask for something that depends on other pods or on volumes."""
+        self.wishing = self.fond = self.minding = 0
+        """How many who wait have wishes, some about other pods, ask for what depends on pods or volumes."""
         self.kinds: dict[object, tuple[int, object]] = {}
         """Numbers of the classes of requests; what the key names by identity is kept beside them."""
         self.next_kind = 1
@@ -262,8 +260,8 @@ class State(Waiting):
         self.spoken = Spoken()
         self.index: PodIndex | None = None
         """The pods on nodes for whoever minds them, kept up by `core.census`; None until needed."""
-        self.around_at = 0
-        """The version of `surroundings` when the last snapshot was taken."""
+        self.index_at = self.around_at = 0
+        """The version at which the index last changed; that of `surroundings` at the last snapshot."""
         self.moved: dict[str, None] = {}
         """Pods that have changed since."""
         self.ends = Ends()
@@ -354,6 +352,8 @@ class State(Waiting):
             self.reopen()
         if self.index is not None:
             self.moved[uid] = None
+            if len(self.moved) > len(self.inventory.held) + 16:  # nobody has asked for long
+                self.index, self.moved = None, {}
 
     def add_intent(self, intent: Intent) -> None:
         """Let the pod be intended for the node; an older intent of the same pod gives way."""

@@ -65,8 +65,9 @@ class AffinityCounts:
             self._counter(t, pods.matching(t.selector, self._names(t))) for t in rules.anti_affinity
         ]
         self._forbidding: dict[str, Counter] = {}
-        for (own, term), slots in pods.forbidding.items():
+        for own, term in pods.terms.about(pod.labels):
             if speaks_of(term, own, pod, self._labels):
+                slots = pods.forbidding[own, term]
                 rows = [row for row in pods.rows_of(slots) if cluster.classes.present[row]]
                 self._forbidden(term.topology).add_all(rows)
 

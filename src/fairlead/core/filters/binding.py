@@ -294,7 +294,8 @@ def decide(
         return wrong or NO_VOLUME
     searching = _by_size(found.waiting)
     volumes = _candidates(cluster, searching)
-    given = _give(searching, volumes, _reach(cluster, volumes)[:, [row]])[:, 0].tolist()
+    reach = np.array([[bool(_reaches(cluster, each)[row])] for each in volumes], dtype=bool).reshape(-1, 1)
+    given = _give(searching, volumes, reach)[:, 0].tolist()
     new = [*chosen, *(claim for claim, v in zip(searching, given, strict=True) if v < 0)]
     no_volume, no_space = _provision(cluster, new)
     if no_volume[row] or no_space[row]:

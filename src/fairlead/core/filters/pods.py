@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairlead.core.columns import Mask, inside
+from fairlead.core.filters.terms import Forbidding, Terms
 from fairlead.core.inventory import Ints
 from fairlead.model.pod import Pod
 from fairlead.model.rules import CLAIM, PodTerm, Volume
@@ -38,7 +39,9 @@ class PodIndex:
         self._spaces: dict[str, Slots] = {}
         self._volumes: dict[str, Slots] = {}
         """Node -> the pods on it that have volumes."""
-        self.forbidding: dict[tuple[str, PodTerm], Slots] = {}
+        self.terms = Terms()
+        """The keys of `forbidding`."""
+        self.forbidding: dict[Forbidding, Slots] = {}
         """(The pods' namespace, a required anti-affinity term) -> the pods that have it."""
         self.wanting: dict[tuple[str, int, PodTerm, int], Slots] = {}
         """(The pods' namespace, weight, a term, how often before it in the pod) -> the pods that want such
@@ -147,6 +150,8 @@ class PodIndex:
         self._pods[slot], self._node[slot], self._deleting[slot] = pod, row, pod.deleting
         for postings, key in self._postings(pod):
             postings.setdefault(key, {})[slot] = None
+        for term in pod.shape.rules.anti_affinity:
+            self.terms.add((pod.namespace, term))
         return True
 
     def remove(self, uid: str) -> None:
@@ -159,6 +164,10 @@ class PodIndex:
             slots.pop(slot, None)
             if not slots:
                 postings.pop(key, None)
+        pod = self.pod(slot)
+        for term in pod.shape.rules.anti_affinity:
+            if (pod.namespace, term) not in self.forbidding:
+                self.terms.discard((pod.namespace, term))
         self._pods[slot], self._node[slot] = None, -1
         self._free.append(slot)
 
