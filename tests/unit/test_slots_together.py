@@ -119,6 +119,12 @@ def test_never_is_what_no_choice_could_meet(wants: tuple[Resource, ...], verdict
     assert graph.match(Jobspec(wants), Op.allocate_with_satisfiability, 2).verdict is verdict
 
 
+def test_nothing_is_promised_for_the_end_of_time() -> None:
+    graph = graph_of([4, 4])
+    graph.match(Jobspec((slot(2, 4),)), Op.allocate, 1)
+    assert graph.match(Jobspec((*LEADER[:1], slot(2, 2))), Op.allocate_orelse_reserve, 2).job is None
+
+
 def test_slots_side_by_side_within_a_slot_are_refused() -> None:
     graph = graph_of([4, 4])
     inner = Resource("node", Count(1, 1), children=(slot(1, 1), slot(1, 2)))

@@ -198,6 +198,8 @@ class Graph:
     ) -> tuple[int, dict[int, Held] | None]:
         """The match of slots side by side; nodes that the policy gives whole are made so at the end."""
         policy, visits = replace(self.policy, node_exclusive=False), 0
+        if span[0] >= span[1]:
+            return 0, None  # at the end of time nothing on trial would be in the way of anything
 
         def select(wants: Sequence[Resource], allowed: Allowed | None) -> dict[int, Held] | None:
             nonlocal visits
