@@ -8,18 +8,20 @@ a loud message, never the scheduler.
 
 import pathlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 import msgspec
 import structlog
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from fairlead import __version__
 from fairlead.control import RECONCILERS
 from fairlead.core.cycle import plan_now
 from fairlead.core.engine import Engine
 from fairlead.model.command import Propose
-from fairlead.model.event import Event, PlanProposed
+from fairlead.model.event import Event, PlanProposed, PodSeen
+from fairlead.model.pod import Shape
+from fairlead.model.preferences import Preferences
 from fairlead.model.settings import Settings
 from fairlead.runtime.errors import ConfigError
 
@@ -96,6 +98,7 @@ class Replay(Struct):
 def read(path: pathlib.Path) -> Iterator[Header | list[Event]]:
     """The header, then the batches. Raises ConfigError with the line where the file is not a recording."""
     decoder = msgspec.json.Decoder(list[Event])
+    shared: dict[object, object] = {}
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
             try:
@@ -105,11 +108,21 @@ def read(path: pathlib.Path) -> Iterator[Header | list[Event]]:
                         raise ConfigError(f"{path}: format {header.format!r}, this version reads {FORMAT!r}")
                     yield header
                 else:
-                    yield decoder.decode(line)
+                    yield [_shared(event, shared) for event in decoder.decode(line)]
             except msgspec.DecodeError as error:
                 if number > 1 and not line.endswith(b"\n"):
                     return  # cut off in mid-line by a kill
                 raise ConfigError(f"{path}:{number}: not a recording of Fairlead ({error})") from error
+
+
+def _shared(event: Event, known: dict[object, object]) -> Event:
+    """The event, with one object for all equal shapes and wishes: kinds are told apart by identity, as then."""
+    if not isinstance(event, PodSeen):
+        return event
+    pod = event.pod
+    shape = cast("Shape", known.setdefault(pod.shape, pod.shape))
+    wishes = cast("Preferences", known.setdefault(pod.wishes, pod.wishes))
+    return PodSeen(structs.replace(pod, shape=shape, wishes=wishes))
 
 
 def replay(path: pathlib.Path) -> Replay:
