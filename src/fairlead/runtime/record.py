@@ -116,7 +116,7 @@ def read(path: pathlib.Path) -> Iterator[Header | list[Event]]:
 
 
 def _shared(event: Event, known: dict[object, object]) -> Event:
-    """The event, with one object for all equal shapes and wishes: kinds are told apart by identity, as then."""
+    """The event, with one object for all equal shapes and wishes: kinds are told apart by identity."""
     if not isinstance(event, PodSeen):
         return event
     pod = event.pod
