@@ -114,10 +114,15 @@ def racks() -> Tree:
     ("policy", "rack"), [("bestfit", 1), ("pack", 1), ("spread", 0), ("low", 0), ("high", 1)]
 )
 @pytest.mark.parametrize("levels", [True, False])
-def test_whole_nodes_count_as_full_where_racks_are_chosen(policy: str, rack: int, levels: bool) -> None:
+@pytest.mark.parametrize("named", [True, False])
+def test_whole_nodes_count_as_full_where_racks_are_chosen(
+    policy: str, rack: int, levels: bool, named: bool
+) -> None:
     graph = Graph(racks(), match_policy(policy), levels=levels)
     core = (Resource("slot", Count(1, 1), label="s", children=(Resource("core", Count(1, 1)),)),)
     node = Resource("node", Count(1, 1), exclusive=True, children=core)
+    if not named:  # then the job holds the node only, not what is in it
+        node = Resource("slot", Count(1, 1), label="s", children=(Resource("node", Count(1, 1)),))
     here = Constraint("hostlist", (), ("node3",))
     assert chosen(graph, job(1, node="node0"), 1) == 0
     assert chosen(graph, Jobspec((node,), 60, "", here), 2) == 3
@@ -141,9 +146,19 @@ def test_only_policies_that_rank_by_load_count_what_is_inside_of_whole_nodes(
     types = sorted(graph.tree.type[v] for v in levels.vertices[delta.exclusive])
     assert types == ["core"] * (inside - 1) + ["node"]
     assert len(delta.any) == inside + 2
+    assert len(set(delta.any.tolist())) == len(delta.any)
     levels.follow({1: got}, [1])
     free = levels.at(False, True, (0, 60)).leaves["core"].tolist()
     assert free == [4 - (inside - 1), 4, 4, 4]
+
+
+def test_no_place_stands_twice_where_something_shared_is_inside_of_a_whole_vertex() -> None:
+    graph = Graph(racks(), match_policy("pack"))
+    rack, core = graph.vertex("/c0/rack1"), graph.vertex("/c0/rack1/node2/core1")
+    job = graph.reinstate(1, graph.closure([rack, core]), 0, 60, False)
+    assert not job.held[graph.vertex("/c0/rack1/node2")].exclusive
+    delta = Levels(graph.tree, graph.policy).delta(job)
+    assert len(delta.any) == len(set(delta.any.tolist())) == 1 + 1 + 2 + 8
 
 
 def test_policies_by_options() -> None:

@@ -193,11 +193,15 @@ class Levels:
         parents, exclusive, shared = self.tree.parents, list[int](), list[int]()
         hidden: set[int] = set()
         for v in reversed(job.held):  # parents before their children
-            if not self._all and parents[v] in hidden:
+            inside = parents[v] in hidden
+            if inside or job.held[v].exclusive:
                 hidden.add(v)
-            elif job.held[v].exclusive:
+            if inside and not self._all:
+                continue
+            if job.held[v].exclusive:
                 exclusive.append(v)
-                hidden.add(v)
+                if self._all and not inside:  # full with all it has, named by the job or not
+                    shared += [w for w in range(v + 1, int(self.tree.end[v])) if w not in job.held]
             else:
                 shared.append(v)
         places = self.place[exclusive + shared]

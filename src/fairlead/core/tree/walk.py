@@ -207,12 +207,12 @@ class Walk:
         return own if self._load is None else own + self._load.of(v)
 
     def _leaf_free(self, v: int) -> bool:
-        """Whether a leaf is up and nobody's."""
+        """Whether a leaf is up and nobody's, nor anything that it is in."""
         if self.aim is Aim.ever:
             return True
         if not self._up[v] or (self.aim is Aim.now and self.bookings.in_use(v)):
             return False
-        return self.bookings.untouched(v, *self.span)
+        return self.bookings.untouched(v, *self.span) and all(map(self._free, self.tree.ancestors(v)))
 
     # -- choosing ------------------------------------------------------------------------------------
 
