@@ -227,10 +227,12 @@ def test_F13_a_label_changed_before_the_start_moves_the_pod(
 
 
 def test_what_is_not_supported_waits_and_says_so(scheduler: Scheduler, kubectl: Kubectl) -> None:
-    kubectl.create(job("exclusive", annotations={"fairlead.dev/exclusive": "true"}))
-    row = scheduler.wait_state(kubectl.namespace, "exclusive", "held", "waiting")
-    assert "Unsupported" in row["text"] and "fairlead.dev/exclusive" in row["text"]
-    kubectl.wait_event("Job", "exclusive", "Unsupported")
+    claiming = job("claiming")
+    claiming["spec"]["template"]["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimName": "gpu"}]
+    kubectl.create(claiming)
+    row = scheduler.wait_state(kubectl.namespace, "claiming", "held", "waiting")
+    assert "Unsupported" in row["text"] and "spec.resourceClaims" in row["text"]
+    kubectl.wait_event("Job", "claiming", "Unsupported")
     kubectl.create(job("ordinary"))
     scheduler.wait_state(kubectl.namespace, "ordinary", "completed")
 
