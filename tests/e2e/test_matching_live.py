@@ -188,7 +188,9 @@ def test_F2_host_ports_with_and_without_an_address(trial: Trial) -> None:
     trial.waits(pod("addressed", ports=[host_port(8080, "10.0.0.9")], **rack), "hostPort")
     trial.waits(pod("wildcard", ports=[host_port(9090)], affinity=on("c0-medium")), "hostPort")
     trial.waits(pod("same", ports=[host_port(9090, "10.0.0.1")], affinity=on("c0-medium")), "hostPort")
-    trial.waits(pod("after-theirs", ports=[host_port(6000, "10.0.0.1")], affinity=on("c1-medium")), "hostPort")
+    trial.waits(
+        pod("after-theirs", ports=[host_port(6000, "10.0.0.1")], affinity=on("c1-medium")), "hostPort"
+    )
 
 
 def test_I5_pods_keep_apart(trial: Trial) -> None:
