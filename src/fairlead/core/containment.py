@@ -135,7 +135,7 @@ class _Drawing:
 
 
 def type_of(key: str, keys: Sequence[str]) -> str:
-    """What vertices of a level are, of which `keys` are all: the last part of its key, if that is its alone."""
+    """What vertices of a level are, of which `keys` are all: the last part of its key, if no other has it."""
     word = short(key)
     alone = word not in _OWN_WORDS and sum(short(each) == word for each in keys) == 1
     return word if alone else key.replace("/", ".")
