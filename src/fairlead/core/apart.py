@@ -64,15 +64,12 @@ def stuck(snapshot: Snapshot, request: Request, now: Company, end: Company) -> b
 
 
 def _place(matcher: "Matcher", tasks: Sequence[Task], layout: Layout) -> tuple[Placement, ...] | None:
-    draft, company = matcher.draft, matcher.company
     for region in _regions(matcher, layout, tasks):
-        mark, before = draft.mark(), company.mark() if company is not None else 0
+        mark = matcher.mark()
         placed = _within(matcher, tasks, region)
         if placed is not None:
             return placed
-        draft.rewind(mark)
-        if company is not None:
-            company.rewind(before)
+        matcher.rewind(mark)
     return None
 
 
@@ -115,14 +112,12 @@ def _room(matcher: "Matcher", task: Task) -> Ints:
 
 
 def _within(matcher: "Matcher", tasks: Sequence[Task], region: Mask | None) -> tuple[Placement, ...] | None:
-    names = matcher.draft.snapshot.names
     placed: list[Placement] = []
     for task in tasks:
         spots = _spots(matcher, task, region)
         if spots is None:
             return None
-        uids = iter(task.uids)
-        placed += [Placement(next(uids), names[spot.row]) for spot in spots for _ in range(spot.times)]
+        placed += matcher.named(task, spots)
     return tuple(placed)
 
 

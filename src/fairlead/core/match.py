@@ -143,20 +143,18 @@ class Matcher:
             return placed
         if len(request.tasks) == 1 and len(request.tasks[0].uids) == 1:
             return self._place_single(request.tasks[0])
-        names = self.draft.snapshot.names
         key = tuple((id(task.shape), len(task.uids)) for task in request.tasks)
         if key in self._failed:  # within a cycle free only shrinks: what failed stays failed
             return None
-        mark, before = self.draft.mark(), self.company.mark() if self.company is not None else 0
+        mark = self.mark()
         found: list[Placement] = []
         for task in self.ordered(request.tasks):
             spots = self.many(task, self.view(task.shape).counts())
             if spots is None:
-                self._rewind(mark, before)
+                self.rewind(mark)
                 self._failed[key] = None
                 return None
-            uids = iter(task.uids)
-            found += [Placement(next(uids), names[spot.row]) for spot in spots for _ in range(spot.times)]
+            found += self.named(task, spots)
         return tuple(found)
 
     def _layout(self, request: Request) -> Layout:
@@ -253,10 +251,20 @@ class Matcher:
         load = self.draft.load() * -self._sign
         return load if liking is None else load * (MOST + 1) - liking
 
-    def _rewind(self, mark: int, before: int) -> None:
-        self.draft.rewind(mark)
+    def named(self, task: Task, spots: Sequence[Spot]) -> list[Placement]:
+        """The members of the task on these places, in order."""
+        uids, names = iter(task.uids), self.draft.snapshot.names
+        return [Placement(next(uids), names[spot.row]) for spot in spots for _ in range(spot.times)]
+
+    def mark(self) -> tuple[int, int]:
+        """Where to rewind to, of the draft and of the company."""
+        return self.draft.mark(), self.company.mark() if self.company is not None else 0
+
+    def rewind(self, mark: tuple[int, int]) -> None:
+        """Nothing that was taken since is taken."""
+        self.draft.rewind(mark[0])
         if self.company is not None:
-            self.company.rewind(before)
+            self.company.rewind(mark[1])
 
     def _choose(self, counts: Ints, wanted: int, liking: Ints | None) -> list[Spot] | None:
         counts = np.minimum(counts, wanted)
