@@ -17,8 +17,9 @@ from fairlead.control import RECONCILERS
 from fairlead.core.backfill import Ahead, Horizon, Offer
 from fairlead.core.cycle import Cycle
 from fairlead.core.engine import Engine
+from fairlead.core.live import Group
 from fairlead.core.snapshot import Request, Snapshot
-from fairlead.core.state import IDLE, Group
+from fairlead.core.state import IDLE
 from fairlead.model import command as cmd
 from fairlead.model import event as ev
 from fairlead.model.node import Node

@@ -3,8 +3,8 @@
 import pytest
 
 from fairlead.core import backfill
+from fairlead.core.live import Group
 from fairlead.core.running import expected_end
-from fairlead.core.state import Group
 from fairlead.model import command as cmd
 from fairlead.model.group import Outcome, Phase, Why
 from fairlead.model.node import Node

@@ -11,7 +11,7 @@ from fairlead.control.estimates import ESTIMATED_START, foretell
 from fairlead.core import story, views
 from fairlead.core.durations import instant, rfc3339, soon
 from fairlead.core.estimates import expect, far
-from fairlead.core.state import Group
+from fairlead.core.live import Group
 from fairlead.model.command import Announce, PatchAnnotation
 from fairlead.model.group import Phase, Why
 from fairlead.model.owner import Owner

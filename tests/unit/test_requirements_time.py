@@ -5,8 +5,8 @@ from collections import Counter
 import pytest
 
 from fairlead.core.cycle import plan_now
+from fairlead.core.live import Group
 from fairlead.core.snapshot import Snapshot
-from fairlead.core.state import Group
 from fairlead.model import command as cmd
 from fairlead.model import event as ev
 from fairlead.model.group import Phase

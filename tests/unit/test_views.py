@@ -114,7 +114,7 @@ def test_ten_thousand_groups_build_only_the_page(monkeypatch: pytest.MonkeyPatch
 
 
 def busy_group(i: int):
-    from fairlead.core.state import Group
+    from fairlead.core.live import Group
 
     group = Group(f"g{i}", 1, "ns", f"g{i}", "label", 0)
     group.seq = i

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 
 from fairlead.control import claims
 from fairlead.core.labels import constraints
-from fairlead.core.state import Group, Intent, State
+from fairlead.core.live import Group, Intent
+from fairlead.core.state import State
 from fairlead.model.command import Bind, Command
 from fairlead.model.event import BindError
 from fairlead.model.pod import Pod

@@ -8,7 +8,8 @@ one of their claims or volumes changes. Where nothing can come of it, the intent
 from collections.abc import Sequence
 
 from fairlead.core.assume import assume, claims_of, done, failed
-from fairlead.core.state import Intent, State
+from fairlead.core.live import Intent
+from fairlead.core.state import State
 from fairlead.core.surroundings import Choice
 from fairlead.model.command import Announce, BindClaim, Command, ObjectRef
 from fairlead.model.event import BindError

@@ -13,7 +13,8 @@ from fairlead.control.telling import regarding
 from fairlead.core import durations
 from fairlead.core.grouping import ON_TIMEOUT, ON_TIMEOUTS, annotations
 from fairlead.core.groups import members, move
-from fairlead.core.state import Group, State
+from fairlead.core.live import Group
+from fairlead.core.state import State
 from fairlead.model.command import Announce, Command, End, ObjectRef
 from fairlead.model.group import Phase, Reason, Why
 from fairlead.model.owner import Owner

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 from fairlead.core.durations import instant, rfc3339, soon
 from fairlead.core.estimates import far
-from fairlead.core.state import Group, State
+from fairlead.core.live import Group
+from fairlead.core.state import State
 from fairlead.model.command import Announce, Command, ObjectRef, PatchAnnotation
 from fairlead.model.group import Phase, Why
 from fairlead.model.owner import Owner

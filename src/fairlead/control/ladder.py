@@ -15,7 +15,8 @@ be bound asks again after a pause.
 from collections.abc import Sequence
 
 from fairlead.core.groups import Members, members, move
-from fairlead.core.state import Group, Intent, State
+from fairlead.core.live import Group, Intent
+from fairlead.core.state import State
 from fairlead.model.command import Announce, Command, Evict, ObjectRef
 from fairlead.model.group import Phase, Reason, Why
 from fairlead.model.pod import Pod

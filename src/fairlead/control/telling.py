@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 from fairlead.core.estimates import unpromised
 from fairlead.core.groups import members
-from fairlead.core.state import Group, State
+from fairlead.core.live import Group
+from fairlead.core.state import State
 from fairlead.model.command import Announce, Command, ObjectRef, PatchCondition
 from fairlead.model.group import Outcome, Phase, Why
 from fairlead.model.pod import Pod

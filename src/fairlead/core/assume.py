@@ -9,7 +9,8 @@ from fairlead.core.filters.binding import decide
 from fairlead.core.filters.cluster import Cluster
 from fairlead.core.filters.pods import PodIndex
 from fairlead.core.filters.volumes import claim_name
-from fairlead.core.state import Group, State
+from fairlead.core.live import Group
+from fairlead.core.state import State
 from fairlead.core.surroundings import Choice, Name
 from fairlead.model.pod import Pod
 from fairlead.model.rules import CLAIM, EPHEMERAL

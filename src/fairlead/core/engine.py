@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterable, Sequence
 
 from fairlead.core.explain import POSSIBLE, possibility
 from fairlead.core.groups import forget, refresh, sequence
+from fairlead.core.live import Group
 from fairlead.core.picture import columns, take
 from fairlead.core.policy import lookahead
 from fairlead.core.reduce import reduce, regroup
-from fairlead.core.state import IDLE, Group, State
+from fairlead.core.state import IDLE, State
 from fairlead.core.verify import judged, verify
 from fairlead.model.command import Command, Propose, RecordAllocations, SaveGroups, SettleGrants, WakeAt
 from fairlead.model.event import Event, PlanProposed

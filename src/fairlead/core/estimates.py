@@ -4,8 +4,9 @@ Called by `core.verify` for every promise of an accepted plan and by `core.reduc
 gives back; `control.estimates` tells people. Must not decide who is promised what.
 """
 
+from fairlead.core.live import Group
 from fairlead.core.policy import lookahead
-from fairlead.core.state import Group, State
+from fairlead.core.state import State
 from fairlead.model.group import Phase
 from fairlead.model.plan import Reserve
 

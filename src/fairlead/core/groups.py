@@ -10,9 +10,10 @@ from typing import NamedTuple
 from fairlead.core.grouping import annotations, demand, layout, walltime
 from fairlead.core.lifecycle import may_move
 from fairlead.core.line import offer, request, withdraw
+from fairlead.core.live import Group
 from fairlead.core.running import expected_end
 from fairlead.core.snapshot import Request
-from fairlead.core.state import Group, State
+from fairlead.core.state import State
 from fairlead.core.tenancy import lay
 from fairlead.core.things import devices_behind
 from fairlead.model.group import Outcome, Phase, Reason, Why

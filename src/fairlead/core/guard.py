@@ -8,7 +8,8 @@ those of the plan before it, as the plan itself would.
 from fairlead.core import topology
 from fairlead.core.census import crowd_of, refresh
 from fairlead.core.crowd import Company
-from fairlead.core.state import Group, State
+from fairlead.core.live import Group
+from fairlead.core.state import State
 from fairlead.model.plan import Plan, Start
 
 

@@ -9,8 +9,9 @@ from bisect import bisect_left, insort
 from msgspec import structs
 
 from fairlead.core.crowd import demanding
+from fairlead.core.live import Group
 from fairlead.core.snapshot import Order, Request, Task
-from fairlead.core.state import IDLE, Group, State
+from fairlead.core.state import IDLE, State
 from fairlead.core.taste import of_others
 from fairlead.core.tenancy import tailored, without_places
 from fairlead.model.layout import NO_LAYOUT

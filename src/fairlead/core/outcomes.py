@@ -5,7 +5,8 @@ Called by `core.reduce`, whose part this is for these events. Must not decide an
 """
 
 from fairlead.core.estimates import restore
-from fairlead.core.state import Group, Intent, State
+from fairlead.core.live import Group, Intent
+from fairlead.core.state import State
 from fairlead.model import event as ev
 from fairlead.model.group import Outcome, Phase
 

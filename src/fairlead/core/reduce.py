@@ -13,7 +13,8 @@ from msgspec import structs
 
 from fairlead.core import outcomes, things
 from fairlead.core.grouping import Key, key_of
-from fairlead.core.state import Group, State
+from fairlead.core.live import Group
+from fairlead.core.state import State
 from fairlead.core.tombstones import bury
 from fairlead.model import event as ev
 from fairlead.model.group import Phase

@@ -9,8 +9,9 @@ from operator import itemgetter
 import numpy as np
 
 from fairlead.core.ends import End, Load
+from fairlead.core.live import Group
 from fairlead.core.profile import Release, Share
-from fairlead.core.state import Group, State
+from fairlead.core.state import State
 from fairlead.model.pod import Amounts
 
 _MOMENT, _LINGERS = 5_000, 30_000

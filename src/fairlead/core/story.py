@@ -15,10 +15,11 @@ from fairlead.core.explain import amounts_text, blocked, unsatisfiable
 from fairlead.core.groups import members
 from fairlead.core.inventory import how_many
 from fairlead.core.labels import constraints
+from fairlead.core.live import Group
 from fairlead.core.picture import take
 from fairlead.core.running import expected_end
 from fairlead.core.snapshot import Request, Snapshot, Task
-from fairlead.core.state import Group, State
+from fairlead.core.state import State
 from fairlead.core.tenancy import PLACES
 from fairlead.core.views import estimate, head_of, label, order, reason_of, row, span
 from fairlead.model import quantity

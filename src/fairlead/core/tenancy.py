@@ -18,8 +18,9 @@ from fairlead.model.pod import Amounts, Pod, Shape
 from fairlead.model.selector import Expression
 
 if TYPE_CHECKING:
+    from fairlead.core.live import Group
     from fairlead.core.snapshot import Request, Task
-    from fairlead.core.state import Group, State
+    from fairlead.core.state import State
 
 PLACES = "node"
 """The resource's name. No Kubernetes resource can have it: theirs are well-known words or have a domain."""

@@ -16,8 +16,9 @@ from fairlead.core.guard import guard
 from fairlead.core.inventory import Inventory, Vector
 from fairlead.core.labels import constraints
 from fairlead.core.line import withdraw
+from fairlead.core.live import Group, Intent
 from fairlead.core.snapshot import Order, Request
-from fairlead.core.state import Group, Intent, State
+from fairlead.core.state import State
 from fairlead.model.group import Outcome, Phase, Reason, Why
 from fairlead.model.plan import Grant, Placement, Plan, Reject, Reserve, Start, Wait
 

@@ -10,9 +10,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from fairlead.core.live import Group
 from fairlead.core.policy import UNLIMITED, lookahead
 from fairlead.core.snapshot import Order
-from fairlead.core.state import Group, State
+from fairlead.core.state import State
 from fairlead.core.tenancy import PLACES, WHOLE
 from fairlead.model import view
 from fairlead.model.group import GroupRecord, Outcome, Phase, Reason, Why

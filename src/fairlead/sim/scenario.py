@@ -55,7 +55,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from fairlead.core.state import Group
+from fairlead.core.live import Group
 from fairlead.model import command as cmd
 from fairlead.model import quantity
 from fairlead.model.group import Phase
