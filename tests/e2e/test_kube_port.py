@@ -19,10 +19,9 @@ from fairlead.kube.port import KubePort
 from fairlead.kube.things import ALL_KINDS
 from fairlead.kube.watch import Reflector, SyncGate
 from fairlead.localcluster import Cluster
-from fairlead.model.command import Announce, Bind, Evict, ObjectRef, PatchCondition
+from fairlead.model.command import REVOKED, Announce, Bind, Evict, ObjectRef, PatchCondition
 from fairlead.model.event import BindError, BindFailed, Bound, Evicted, Listed, PodGone, PodSeen, Synced
 from fairlead.model.pod import Pod
-from fairlead.wire.pod import REVOKED
 from kube_fake import ListInbox
 
 pytestmark = pytest.mark.e2e

@@ -9,10 +9,9 @@ from aiohttp import web
 
 from fairlead.kube.actuate import Actuator
 from fairlead.kube.client import ApiClient
-from fairlead.model.command import Bind
+from fairlead.model.command import REVOKED, Bind
 from fairlead.model.event import BindError, BindFailed, Bound
 from fairlead.model.pod import Shape
-from fairlead.wire.pod import REVOKED
 from kube_fake import FakeApi, ListInbox, answers, cut, pod, silence
 
 

@@ -2,8 +2,8 @@
 
 A reconciler, run by the engine after each batch over the touched groups:
 
-  step 1  no member bound, none possibly bound  → drop the intent, queue again after a pause; while a
-                                                  request may be on its way, no further one is sent
+  step 1  no member bound, none possibly bound  → drop the intent, queue again after a pause; a request
+                                                  that may still be on its way is revoked first
   step 2  some bound                            → keep them; the missing ones are placed anew, for 15 s
   step 3  after that                            → evict the members whose controller recreates them; bare
                                                   pods stay and the group is flagged broken, loudly
@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from fairlead.core.groups import Members, members, move
 from fairlead.core.live import Group, Intent
 from fairlead.core.state import State
-from fairlead.model.command import Announce, Command, Evict, ObjectRef
+from fairlead.model.command import REVOKED, Announce, Command, Evict, ObjectRef, Revoke
 from fairlead.model.group import Phase, Reason, Why
 from fairlead.model.pod import Pod
 
@@ -35,7 +35,7 @@ def climb(state: State, touched: Sequence[Group]) -> list[Command]:
             if group.phase is Phase.STARTING:
                 commands += _climb_one(state, group)
             elif group.phase is Phase.RUNNING:
-                _drop_failed(state, group, _intents(state, group))
+                commands += _drop_failed(state, group, _intents(state, group))
     return commands
 
 
@@ -47,37 +47,60 @@ def _climb_one(state: State, group: Group) -> list[Command]:
     short = done + len(pending) < group.started_size
     wrong = short or len(pending) < len(intents)
     if wrong and not done and not any(intent.acknowledged for intent in intents):
-        _take_back(state, group, intents)
-        return []
+        return _take_back(state, group, intents)
     for intent in pending:  # also those that step 1 held back before
         if intent.durable and not (intent.in_flight or intent.acknowledged):
             state.to_bind[intent.pod] = None
-    _drop_failed(state, group, intents)  # step 2: they ask again, as members that join
+    commands = _drop_failed(state, group, intents)  # step 2: they ask again, as members that join
     if not short:
-        return []
+        return commands
     if not group.recovering_since:
         group.recovering_since = state.now
     due = group.recovering_since + state.settings.recovery
     if state.now < due:
         state.wake(due, group.id)
-        return []
-    return _step_three(state, group, found) if not pending else []
+        return commands
+    return commands + (_step_three(state, group, found) if not pending else [])
 
 
 def _intents(state: State, group: Group) -> list[Intent]:
     return [intent for uid in group.pods if (intent := state.intents.get(uid)) is not None]
 
 
-def _drop_failed(state: State, group: Group, intents: list[Intent]) -> None:
+def _drop_failed(state: State, group: Group, intents: list[Intent]) -> list[Command]:
     """Give up the intents that failed, once none can take effect any more, and pause before the next try."""
     failed = [intent for intent in intents if intent.error is not None]
+    commands: list[Command] = []
     for intent in failed:
-        if intent.at_rest(state.now):
+        if _settled(state, intent):
             state.drop_intent(intent.pod)
-        elif intent.doubt_until > state.now:
-            state.wake(intent.doubt_until, group.id)
+        else:
+            commands += _revoke(state, intent)
     if failed:
         _pause(state, group)
+    return commands
+
+
+def _settled(state: State, intent: Intent) -> bool:
+    """Whether no request of it can take effect any more: the pod stays unbound until it is asked."""
+    if intent.in_flight or intent.acknowledged:
+        return False
+    pod = state.pods.get(intent.pod)
+    if not intent.doubtful or pod is None or pod.deleting:
+        return True
+    return pod.annotations.get(REVOKED) == intent.grant
+
+
+def _revoke(state: State, intent: Intent) -> list[Command]:
+    """A request of unknown fate is made to fail, wherever it is: asked for until the watch shows it done."""
+    if intent.in_flight or intent.acknowledged:
+        return []
+    if state.now < intent.revoke_again_at:
+        state.wake(intent.revoke_again_at, intent.group)
+        return []
+    intent.revoke_again_at = state.now + state.settings.request_timeout
+    state.wake(intent.revoke_again_at, intent.group)
+    return [Revoke(_ref(state.pods[intent.pod]), intent.grant)]
 
 
 def _pause(state: State, group: Group) -> None:
@@ -86,16 +109,14 @@ def _pause(state: State, group: Group) -> None:
         group.backoff_until = state.now + _BACKOFF[min(group.attempts, len(_BACKOFF)) - 1]
 
 
-def _take_back(state: State, group: Group, intents: list[Intent]) -> None:
+def _take_back(state: State, group: Group, intents: list[Intent]) -> list[Command]:
     """Step 1: what has not been sent is held back; as soon as nothing is on its way, the start is off."""
-    unsettled = [intent for intent in intents if not intent.at_rest(state.now)]
     for intent in intents:
         state.to_bind.pop(intent.pod, None)
-    for intent in unsettled:
-        if intent.doubt_until > state.now:
-            state.wake(intent.doubt_until, group.id)
+    unsettled = [intent for intent in intents if not _settled(state, intent)]
     if not unsettled:
         _give_up(state, group, intents)
+    return [command for intent in unsettled for command in _revoke(state, intent)]
 
 
 def _give_up(state: State, group: Group, intents: list[Intent]) -> None:

@@ -16,7 +16,7 @@ class Intent:
 
     __slots__ = (
         "acknowledged",
-        "doubt_until",
+        "doubtful",
         "durable",
         "error",
         "grant",
@@ -25,6 +25,7 @@ class Intent:
         "node",
         "not_before",
         "pod",
+        "revoke_again_at",
     )
 
     def __init__(self, pod: str, node: str, grant: str, group: str) -> None:
@@ -36,14 +37,12 @@ class Intent:
         """True once the API server has said yes; the watch has yet to show it."""
         self.not_before = 0
         """No bind before this time: an earlier request may still be on its way."""
-        self.doubt_until = 0
-        """Before this time an earlier request of unknown outcome may still take effect."""
+        self.doubtful = False
+        """True once a request of it has gone out whose fate is not known: it may still take effect."""
+        self.revoke_again_at = 0
+        """When to ask again that such a request be made to fail; owned by `control.ladder`."""
         self.error: BindError | None = None
         """Why the last bind failed for good; the ladder gives such an intent up."""
-
-    def at_rest(self, now: int) -> bool:
-        """True when no request can be on its way: the pod is unbound and stays so until it is asked."""
-        return not (self.in_flight or self.acknowledged or self.doubt_until > now)
 
 
 class Group:

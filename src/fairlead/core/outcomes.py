@@ -47,7 +47,7 @@ def grant_restored(state: State, event: ev.GrantRestored) -> None:
         if place.pod in state.tombstones or (pod is not None and (pod.node or pod.ended)):
             continue
         intent = Intent(place.pod, place.node, grant.id, grant.group)
-        intent.durable, intent.not_before, intent.doubt_until = True, event.not_before, event.not_before
+        intent.durable, intent.not_before, intent.doubtful = True, event.not_before, True
         state.add_intent(intent)
         state.to_bind[place.pod] = None
     if grant.id in state.grants:
@@ -114,7 +114,7 @@ def bind_failed(state: State, event: ev.BindFailed) -> None:
     intent.in_flight = False
     state.touch(intent.group)
     if event.error is ev.BindError.UNKNOWN:
-        intent.doubt_until = state.now + state.settings.request_timeout
+        intent.doubtful = True
         intent.not_before = state.now + _RETRY_UNKNOWN
         state.to_bind[event.pod] = None
         state.wake(intent.not_before, intent.group)

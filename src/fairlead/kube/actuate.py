@@ -1,7 +1,7 @@
 """Carries out commands: which writer gets which, and what they share.
 
 Made and used by `kube.port`. The writers are `kube.bind`, `kube.claims`, `kube.patches`, `kube.announce`,
-`kube.evict` and `kube.end`. Must not wait: `perform` only queues.
+`kube.evict`, `kube.end` and `kube.revoke`. Must not wait: `perform` only queues.
 """
 
 import asyncio
@@ -17,6 +17,7 @@ from fairlead.kube.end import Ender
 from fairlead.kube.evict import Evictor
 from fairlead.kube.outcomes import Metrics, Outcomes, Quiet, Stats, always
 from fairlead.kube.patches import Patches
+from fairlead.kube.revoke import Revoker
 from fairlead.model.command import (
     Announce,
     Bind,
@@ -26,6 +27,7 @@ from fairlead.model.command import (
     Evict,
     PatchAnnotation,
     PatchCondition,
+    Revoke,
 )
 from fairlead.runtime.port import Inbox
 
@@ -33,7 +35,9 @@ from fairlead.runtime.port import Inbox
 class Actuator:
     """`stats` counts everything done, by name; the same goes to `registry` as metrics."""
 
-    handles: tuple[type, ...] = (Bind, BindClaim, Evict, End, PatchCondition, PatchAnnotation, Announce)
+    handles: tuple[type, ...] = (
+        Bind, BindClaim, Evict, End, Revoke, PatchCondition, PatchAnnotation, Announce,
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -66,6 +70,7 @@ class Actuator:
         self._claims = ClaimBinder(
             client, self._outcomes, metrics, self.stats, fence=fence, request_timeout=request_timeout
         )
+        self._revoker = Revoker(client, metrics, self.stats, fence=fence, request_timeout=request_timeout)
         self._binder = Binder(
             client,
             self._outcomes,
@@ -101,6 +106,9 @@ class Actuator:
                     self._evictor.add(command)
                 case End():
                     self._ender.add(command)
+                case Revoke():
+                    self._patches.cancel(command.pod.uid)
+                    self._revoker.add(command)
                 case _:
                     raise TypeError(f"the Kubernetes port does not perform {type(command).__name__}")
 
@@ -110,7 +118,7 @@ class Actuator:
     async def close(self) -> None:
         """Binds first; then a moment for the rest."""
         await self._binder.close()
-        writers = (self._claims, self._evictor, self._ender, self._patches)
+        writers = (self._claims, self._evictor, self._ender, self._revoker, self._patches)
         await asyncio.gather(*(writer.close() for writer in writers))
         await self._announcer.close()
         self._outcomes.flush()

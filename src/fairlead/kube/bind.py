@@ -19,11 +19,10 @@ from fairlead.kube.client import ApiClient, segment
 from fairlead.kube.crew import Crew
 from fairlead.kube.errors import ApiError, KubeError, Unreachable
 from fairlead.kube.outcomes import Metrics, Outcomes, Quiet, Stats, always, count
-from fairlead.model.command import Bind
+from fairlead.model.command import REVOKED, Bind
 from fairlead.model.event import BindError, BindFailed, Bound
 from fairlead.model.pod import Pod, Shape
 from fairlead.wire import pod as wire_pod
-from fairlead.wire.pod import REVOKED
 from fairlead.wire.structs import WirePod
 
 log = structlog.get_logger("fairlead.kube")

@@ -68,6 +68,21 @@ class Bind(Struct, frozen=True, gc=False, tag="bind"):
     scheduler: str = "fairlead"
 
 
+REVOKED = "fairlead.dev/revoked"
+"""The annotation of a pod that names the grant by which it must not be bound any more."""
+
+
+class Revoke(Struct, frozen=True, gc=False, tag="revoke"):
+    """Make sure that a binding by this grant that may still be on its way fails: annotate the pod.
+
+    Any change of the pod does that, for a binding carries the version that it was decided on. The watch shows
+    when it is done; asked again until then.
+    """
+
+    pod: ObjectRef
+    grant: str
+
+
 class BindClaim(Struct, frozen=True, gc=False, tag="bind_claim"):
     """Let a claim of a pod that is granted `node` be bound, over exactly the versions given.
 
@@ -148,6 +163,7 @@ Command = (
     | SaveGroups
     | SettleGrants
     | Bind
+    | Revoke
     | BindClaim
     | Evict
     | End

@@ -249,6 +249,8 @@ class World:
                     self.at(BIND_DELAY, lambda c=command: self._bind(c))
                 case cmd.Evict():
                     self.at(BIND_DELAY, lambda c=command: self.pod_gone(c.pod.uid))
+                case cmd.Revoke():
+                    self.at(BIND_DELAY, lambda c=command: self._revoke(c))
                 case cmd.End():
                     self.at(BIND_DELAY, lambda c=command: self._end(c))
                 case cmd.WakeAt():
@@ -320,6 +322,11 @@ class World:
         self.change(bind.pod, node=bind.node)
         self.at(START_DELAY, lambda: self._run(bind.pod))
         return None
+
+    def _revoke(self, revoke: cmd.Revoke) -> None:
+        pod = self.pods.get(revoke.pod.uid)
+        if pod is not None:
+            self.change(pod.uid, annotations={**pod.annotations, cmd.REVOKED: revoke.grant})
 
     def _end(self, end: cmd.End) -> None:
         """What the API server and the Job controller do; a pod with a grace terminates for that long."""

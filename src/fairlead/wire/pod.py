@@ -36,7 +36,6 @@ from fairlead.wire.structs import (
 from fairlead.wire.wishes import wishes
 
 PREFIX = "fairlead.dev/"
-REVOKED = "fairlead.dev/revoked"
 UNREADABLE = "unreadable: "
 OVERDUE = "DeadlineExceeded"
 """How Kubernetes says of a pod, and of a Job, that its activeDeadlineSeconds were over."""
