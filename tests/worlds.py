@@ -12,6 +12,7 @@ from msgspec import structs
 from fairlead.control import RECONCILERS
 from fairlead.core.engine import Engine
 from fairlead.core.grouping import EXCLUSIVE, REQUIRED_TOPOLOGY
+from fairlead.core.invariants import check
 from fairlead.core.match import Matcher
 from fairlead.core.picture import take
 from fairlead.core.snapshot import Draft
@@ -319,7 +320,7 @@ def play(
 def resting(world: Chaos) -> list[str]:
     """Everything that must be so in a world that has come to rest, and is not."""
     state = world.engine.state
-    wrong = list(state.check())
+    wrong = check(state)
     if state.intents or state.grants or state.recording or state.to_bind:
         wrong.append(f"unresolved: {list(state.intents)} {state.grants} {state.recording} {state.to_bind}")
     if world.grants:

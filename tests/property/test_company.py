@@ -12,6 +12,7 @@ from fairlead.core.cycle import plan_now
 from fairlead.core.engine import Engine
 from fairlead.core.filters.cluster import cluster_of
 from fairlead.core.filters.run import feasible, verdicts
+from fairlead.core.invariants import check
 from fairlead.core.inventory import Inventory
 from fairlead.model import command as cmd
 from fairlead.model import event as ev
@@ -115,7 +116,7 @@ class Story:
                 self.nobody_forgotten()
                 return
             commands = self.engine.learn(todo)
-            assert self.engine.state.check() == []
+            assert check(self.engine.state) == []
             todo = [each for command in commands for each in self.do(command)]
         raise AssertionError("it never comes to rest")
 

@@ -8,6 +8,7 @@ from test_scenarios import play
 
 from fairlead.control import RECONCILERS
 from fairlead.core.engine import Engine
+from fairlead.core.invariants import check
 from fairlead.core.lifecycle import MOVES, may_move
 from fairlead.model import command as cmd
 from fairlead.model import event as ev
@@ -431,7 +432,7 @@ def test_ten_thousand_short_groups_leave_the_state_as_small_as_before():
     assert len(state.tombstones) <= 10_000
     assert len(state.incarnations) < 2_000, "numbers of labels are kept as long as their records, no longer"
     assert len(state.inventory.held) == 0
-    assert state.check() == []
+    assert check(state) == []
 
 
 def test_tombstones_do_not_outlive_their_time():

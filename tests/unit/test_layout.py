@@ -10,6 +10,7 @@ from fairlead.core.containment import pools, split
 from fairlead.core.cycle import plan_now
 from fairlead.core.engine import Engine
 from fairlead.core.explain import unsatisfiable
+from fairlead.core.invariants import check
 from fairlead.core.inventory import Inventory
 from fairlead.core.match import Matcher
 from fairlead.core.picture import columns
@@ -63,7 +64,7 @@ def test_I5_places_are_counted_from_the_first_wish_on():
     assert dict(state.waiting["pod:x#0"][0].tasks[0].shape.requests)[PLACES] == WHOLE
     assert dict(state.waiting["pod:b#0"][0].tasks[0].shape.requests)[PLACES] == 1
     assert waiting[0].tasks[0].shape is pod_shape(state, "b")
-    assert state.check() == []
+    assert check(state) == []
 
 
 def pod_shape(state: State, uid: str) -> Shape:
@@ -95,7 +96,7 @@ def test_I5_a_plan_that_was_made_before_the_wish_is_held_against_it():
     answer = made.learn([plan])
     assert not [each for each in answer if isinstance(each, cmd.RecordAllocations) and each.grants]
     assert made.last_stale == "pod:x#0 no longer fits"
-    assert made.state.check() == []
+    assert check(made.state) == []
 
 
 def test_I5_nobody_is_granted_a_place_beside_an_exclusive_pod():
@@ -130,7 +131,7 @@ def test_I5_what_an_earlier_process_started_keeps_its_nodes_to_itself():
     inventory = again.state.inventory
     assert again.state.groups["pod:x#0"].phase is Phase.RUNNING
     assert inventory.free[inventory.resources[PLACES], 0] == 0
-    assert again.state.check() == []
+    assert check(again.state) == []
 
 
 def test_an_annotation_that_is_taken_back_gives_the_node_back():

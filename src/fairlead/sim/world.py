@@ -14,6 +14,7 @@ from msgspec import structs
 from fairlead.control import RECONCILERS
 from fairlead.core.cycle import plan_now
 from fairlead.core.engine import Engine
+from fairlead.core.invariants import check
 from fairlead.core.snapshot import Snapshot
 from fairlead.model import command as cmd
 from fairlead.model import event as ev
@@ -231,7 +232,7 @@ class World:
             commands = self.engine.learn(batch)
             self.perform(commands)
             if self.check_always:
-                wrong = self.engine.state.check()
+                wrong = check(self.engine.state)
                 assert not wrong, wrong
 
     # -- performing ----------------------------------------------------------------------------------
