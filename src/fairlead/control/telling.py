@@ -16,7 +16,7 @@ from fairlead.model.command import Announce, Command, ObjectRef, PatchCondition
 from fairlead.model.group import Outcome, Phase, Why
 from fairlead.model.pod import Pod
 
-_AT_ONCE = (Why.UNSATISFIABLE, Why.INVALID, Why.UNSUPPORTED, Why.BROKEN, Why.TIMEOUT)
+_AT_ONCE = (Why.UNSATISFIABLE, Why.INVALID, Why.UNSUPPORTED, Why.BROKEN, Why.TIMEOUT, Why.SET_ASIDE)
 """Nothing else is going to happen by itself, so there is no point in waiting."""
 _WARNINGS = (*_AT_ONCE, Why.FAILED)
 _WAITING = (Phase.HELD, Phase.QUEUED)
@@ -29,6 +29,8 @@ def tell(state: State, touched: Sequence[Group]) -> list[Command]:
         return commands
     for group in touched:
         commands += _tell_one(state, group)
+    commands += [Announce(ref, why, text, warning=True) for ref, why, text in state.alarms]
+    state.alarms.clear()
     for uid, wanted in state.ignored_changes.items():
         pod = state.pods.get(uid)
         if pod is not None:

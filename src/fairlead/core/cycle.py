@@ -22,6 +22,7 @@ from fairlead.core.crowd import SOMETIME, Company
 from fairlead.core.explain import POSSIBLE, blocked, possibility
 from fairlead.core.lane import Lane, lanes
 from fairlead.core.match import Matcher
+from fairlead.core.mistake import mistake
 from fairlead.core.pool import Pooled
 from fairlead.core.profile import shares
 from fairlead.core.relay import Offer, late
@@ -54,6 +55,8 @@ class Cycle:
         self._stuck: dict[int, bool] = {}
         """Kinds of which it is known whether they wait for other things than the end of work."""
         self.old = {promise.request.group: promise for promise in snapshot.promises}
+        self.at = ""
+        """The group that is being looked at."""
 
     def run(self) -> Generator[None, None, Plan]:
         if not (self.old or self.snapshot.heads or self.snapshot.crowd):
@@ -73,7 +76,9 @@ class Cycle:
                 continue
             yield
             lane.looked += 1
+            self.at = request.group
             self._decide(request, lane)
+        self.at = ""
         yield from self._call_impossible()
         return self._plan()
 
@@ -100,7 +105,9 @@ class Cycle:
                 self.lanes[promise.request.queue].stop(promise.request)
                 continue
             yield
+            self.at = promise.request.group
             self._renew(promise, held)
+        self.at = ""
         for promise, held in guests:
             self.horizon.lift(promise.request, held)
         if guests:
@@ -380,8 +387,18 @@ def _by_order(promise: Promise) -> Order:
 
 
 def plan(snapshot: Snapshot, source: str = "fairlead") -> Generator[None, None, Plan]:
-    """Decide for the groups in queue order until the policy says that nobody may overtake."""
-    return Cycle(snapshot, source).run()
+    """Decide for the groups in queue order until the policy says that nobody may overtake.
+
+    A mistake of ours that one group brings to light must not stop everybody for ever: then the plan is empty
+    and names that group, for the engine to set aside.
+    """
+    cycle = Cycle(snapshot, source)
+    try:
+        return (yield from cycle.run())
+    except Exception as error:
+        s = snapshot
+        name = cycle.at or (snapshot.waiting[0].group if len(snapshot.waiting) == 1 else "")
+        return Plan(f"{s.epoch}-{s.version}", s.version, s.now, source, (), failure=(name, mistake(error)))
 
 
 def plan_now(snapshot: Snapshot) -> Plan:

@@ -8,11 +8,12 @@ package does not know `control`.
 from collections.abc import Callable, Iterable, Sequence
 
 from fairlead.core.explain import POSSIBLE, possibility
-from fairlead.core.groups import forget, refresh, sequence
+from fairlead.core.groups import forget, sequence
 from fairlead.core.live import Group
 from fairlead.core.picture import columns, take
+from fairlead.core.poison import look_at, take_in, unplannable
 from fairlead.core.policy import lookahead
-from fairlead.core.reduce import reduce, regroup
+from fairlead.core.reduce import regroup
 from fairlead.core.state import IDLE, State
 from fairlead.core.verify import judged, verify
 from fairlead.model.command import Command, Propose, RecordAllocations, SaveGroups, SettleGrants, WakeAt
@@ -54,7 +55,7 @@ class Engine:
                 self._settle()
                 commands += self._accept(event.plan)
             else:
-                reduce(state, event)
+                take_in(state, event)
         for gid in state.due():
             state.touch(gid)
             promise = state.promises.get(gid)
@@ -92,7 +93,7 @@ class Engine:
             touched, state.touched = state.touched, {}
             self._touched.update(touched)
             for group in self._groups(touched):
-                refresh(state, group)
+                look_at(state, group)
                 state.touched.pop(group.id, None)  # a move touches, but this very group is up to date
         if state.noted:
             self._touched.update(state.noted)
@@ -108,6 +109,11 @@ class Engine:
             return []
         if not state.ready:
             state.reopen()
+            return []
+        if own and plan.failure is not None:
+            unplannable(state, *plan.failure)
+            state.reopen()
+            self._settle()
             return []
         verdict = verify(state, plan, own)
         if own:
@@ -164,7 +170,7 @@ class Engine:
         state = self.state
         if not (state.dirty and state.ready and state.planning == IDLE and state.waiting):
             return []
-        due = self._last_propose + state.settings.pace
+        due = max(self._last_propose + state.settings.pace, state.plan_after)
         if state.now < due:
             if not 0 < state.next_wake() <= due:
                 state.wake(due, "")

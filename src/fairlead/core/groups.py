@@ -139,6 +139,7 @@ def _unstarted(state: State, group: Group, found: Members, owners: list[Owner]) 
     if want.astray:
         state.astray[group.id] = None
     group.started_size = group.granted_at = group.bound_at = group.recovering_since = 0
+    group.planned_at = group.recorded_at = 0
     group.nodes, group.broken = (), ""
     hold = _hold(state, group, found, owners, want.hold)
     if hold is not None:
@@ -147,6 +148,10 @@ def _unstarted(state: State, group: Group, found: Members, owners: list[Owner]) 
         move(state, group, Phase.HELD, hold)
         return ()
     wanted = request(state, group, found.waiting[: want.size], False, group.duration)
+    if group.spoilt:
+        if group.spoilt[0]._replace(kind=0) == wanted._replace(kind=0):
+            return ()
+        group.spoilt = ()
     if group.rejected and group.rejected_for == (wanted.tasks, state.inventory.nominal_version):
         return ()
     if group.phase is not Phase.QUEUED:
@@ -207,7 +212,7 @@ def _started(state: State, group: Group, found: Members, owners: list[Owner]) ->
     return tuple(
         request(state, group, [pod], True, _left(state, group, pod))
         for pod in found.waiting
-        if not pod.shape.unsupported
+        if not pod.shape.unsupported and not any(pod.uid in each.tasks[0].uids for each in group.spoilt)
     )
 
 

@@ -83,6 +83,7 @@ class Group:
         self.rejected_for: object = None
         """The (tasks, nominal version) that a Reject rests on."""
         self.complete_at = self.granted_at = self.bound_at = self.started_at = self.ended_at = 0
+        self.planned_at = self.recorded_at = 0
         self.nodes: tuple[str, ...] = ()
         self.requests: tuple[Request, ...] = ()
         self.estimate = 0
@@ -96,6 +97,8 @@ class Group:
         """What its walltime was last read from while it ran."""
         self.shares: tuple[Share, ...] | None = None
         """What its pods hold, if counted since it was last touched (`core.running`)."""
+        self.spoilt: tuple[Request, ...] = ()
+        """Requests that no plan can be made with (`core.poison`)."""
         self.saved: GroupRecord | None = None
         self.told: tuple[object, ...] = ()
         """What was last written about the group to Kubernetes; owned by `control.telling`."""
@@ -120,6 +123,7 @@ class Group:
             complete_at=self.complete_at, granted_at=self.granted_at, bound_at=self.bound_at,
             started_at=self.started_at, ended_at=self.ended_at, promised=self.promised,
             promised_last=self.promised_last if self.granted_at else 0,
+            planned_at=self.planned_at, recorded_at=self.recorded_at,
         )  # fmt: skip
 
     @classmethod
@@ -132,6 +136,7 @@ class Group:
         group.complete_at, group.granted_at, group.bound_at = r.complete_at, r.granted_at, r.bound_at
         group.started_at, group.ended_at, group.nodes = r.started_at, r.ended_at, r.nodes
         group.promised, group.promised_last = r.promised, r.promised_last
+        group.planned_at, group.recorded_at = r.planned_at, r.recorded_at
         group.started_size = r.size if r.granted_at else 0
         group.saved = r
         return group

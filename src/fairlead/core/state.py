@@ -7,6 +7,7 @@ so that the same events give the same plans under any hash seed.
 
 import heapq
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from fairlead.core.ends import Ends
 from fairlead.core.filters.pods import PodIndex
@@ -17,12 +18,24 @@ from fairlead.core.spoken import Spoken
 from fairlead.core.surroundings import Surroundings
 from fairlead.core.tenancy import Where, takes, with_places
 from fairlead.core.topology import Topology, of
+from fairlead.model.command import ObjectRef
+from fairlead.model.group import Why
 from fairlead.model.owner import Owner
 from fairlead.model.plan import Reserve
 from fairlead.model.pod import Amounts, Pod, Shape
 from fairlead.model.settings import Settings
 
 IDLE = -1
+
+
+class Poison(NamedTuple):
+    """Something that was set aside because the engine tripped over it (`core.poison`)."""
+
+    kind: str
+    name: str
+    text: str
+    at: int
+    version: int = 0
 
 
 class Waiting:
@@ -137,6 +150,18 @@ class State(Waiting):
         self.ends = Ends()
         self.unsettled: dict[str, None] = {}
         """Groups that have been looked at since `ends` was kept (`core.running`)."""
+        self.poisoned: dict[str, Poison] = {}
+        """What was set aside (`core.poison`), by uid or group."""
+        self.poisonings = 0
+        self.alarms: list[tuple[ObjectRef, Why, str]] = []
+        """What people must be told at once; of this batch only."""
+        self.plan_after = 0
+        """No plan before this time: the last one failed."""
+        self.landed: dict[str, int] = {}
+        """Pods of ours seen bound not long ago -> when: they may have met others on their nodes."""
+        self.raced: dict[str, int] = {}
+        """Nodes on which others met ours and not all fit -> when to ask again for room (`control.races`)."""
+        self.races = 0
         self.noted: dict[str, None] = {}
         """Groups about which something was decided that is to be saved or told; they are as they were."""
         self._timers: list[tuple[int, int, str]] = []
@@ -248,23 +273,3 @@ class State(Waiting):
         self.loose[uid] = None
         self.recount(uid)
         self.touch(intent.group)
-
-    def check(self) -> list[str]:
-        """Every broken invariant of design.md §5, in words; empty when all is well."""
-        wrong = self.inventory.check()
-        for uid, (node, amounts) in self.inventory.held.items():
-            pod, intent = self.pods.get(uid), self.intents.get(uid)
-            expected = pod.node if pod is not None and pod.node else intent.node if intent else ""
-            if pod is None or pod.ended or node != expected:
-                wrong.append(f"pod {uid} holds {node!r} but should hold {expected!r}")
-            elif amounts != self.asked(pod):
-                wrong.append(f"pod {uid} holds {amounts} but asks for {self.asked(pod)}")
-        for uid, pod in self.pods.items():
-            if pod.node and not pod.ended and uid not in self.inventory.held:
-                wrong.append(f"pod {uid} is on {pod.node} but holds nothing")
-        for uid, intent in self.intents.items():
-            if uid not in self.grants.get(intent.grant, {}):
-                wrong.append(f"intent of {uid} is not in its grant {intent.grant}")
-            if intent.group not in self.groups:
-                wrong.append(f"intent of {uid} belongs to no group ({intent.group})")
-        return wrong

@@ -65,6 +65,10 @@ class Why(StrEnum):
     """Kubernetes will end it at a set time, started or not; said in Events only."""
     CANCELLED = "Cancelled"
     IGNORED = "GroupChangeIgnored"
+    SET_ASIDE = "SetAside"
+    """Fairlead tripped over it: it is left out until it changes, so that everybody else goes on."""
+    YIELDED = "Yielded"
+    """A member was evicted, for another scheduler placed a pod where it is and both do not fit; Events only."""
     ESTIMATED = "EstimatedStart"
     """A start is promised for the first time; said in Events only."""
     MOVED = "EstimateMoved"
@@ -85,6 +89,10 @@ class GroupRecord(Struct, frozen=True, gc=False, omit_defaults=True):
     first-seen sequence (0 = not given yet), all times are milliseconds since the epoch, 0 = not yet.
     `duration` is the walltime in milliseconds, 0 = unlimited. `promised` is the first start that the group
     was promised since it was complete; `promised_last` the one that stood when it was granted its start.
+
+    The stages of a start: `first_seen`, `complete_at`, `planned_at` (when the plan that grants it was begun),
+    `granted_at` (when that plan was accepted), `recorded_at` (when the store said that the grant is durable),
+    `bound_at` (all members seen bound), `started_at` (all seen running).
     """
 
     id: str
@@ -113,3 +121,5 @@ class GroupRecord(Struct, frozen=True, gc=False, omit_defaults=True):
     ended_at: int = 0
     promised: int = 0
     promised_last: int = 0
+    planned_at: int = 0
+    recorded_at: int = 0

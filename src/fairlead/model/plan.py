@@ -67,6 +67,8 @@ class Plan(Struct, frozen=True, gc=False, omit_defaults=True):
     """(queue, group) for each queue of which a group cannot start and others wait behind it."""
     withdrawn: tuple[str, ...] = ()
     """Groups that are promised a start no more; other promises that it does not mention stand."""
+    failure: tuple[str, str] | None = None
+    """(group, words): no plan could be made, because of a mistake met while this group was looked at."""
 
 
 class Grant(Struct, frozen=True, gc=False, omit_defaults=True):

@@ -17,6 +17,7 @@ from fairlead import __version__
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _SHORT = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
 _LONG = (0.1, 0.5, 1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 12 * 3600, 24 * 3600, 3 * 24 * 3600, 7 * 24 * 3600)
+_STAGES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 15, 60, 300, 3600, 24 * 3600)
 _ERRORS = (-86_400, -14_400, -3600, -900, -300, -60, -5, -0.5, 0.5, 5, 60, 300, 900, 3600, 14_400, 86_400)
 _SPANS = (1, 2, 3, 4, 6, 8, 16, 32, 64, 128, 256, 512, 1024, 4096)
 _SIZES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
@@ -59,6 +60,14 @@ class Metrics:
             buckets=_SPANS,
             registry=r,
         )
+        self._stages = Histogram(
+            "fairlead_stage_duration_seconds",
+            "How long a group took to each stage of its start from the stage before: complete (from its first "
+            "member), planned (when the plan was begun), recorded (in the store), bound, started (all run).",
+            ["stage"],
+            buckets=_STAGES,
+            registry=r,
+        )
         self._groups = Gauge("fairlead_groups", "Groups now.", ["phase", "reason"], registry=r)
         self._resources = Gauge(
             "fairlead_resource_amount",
@@ -70,6 +79,12 @@ class Metrics:
         self._batch = Histogram("fairlead_batch_events", "Events per batch.", buckets=_SIZES, registry=r)
         self._learn = Histogram(
             "fairlead_learn_duration_seconds", "One batch through the engine.", buckets=_SHORT, registry=r
+        )
+        self._set_aside = Counter(
+            "fairlead_set_aside", "Objects left out because the engine tripped over them.", registry=r
+        )
+        self._races = Counter(
+            "fairlead_races", "Nodes on which pods of others met ours and not all fit.", registry=r
         )
         self._store_up = Gauge("fairlead_store_up", "1 while the store answers.", registry=r)
         self._pending = Gauge("fairlead_store_pending_records", "Records still to be written.", registry=r)
@@ -105,10 +120,22 @@ class Metrics:
         self._forecast.labels("first").observe(first / 1000)
         self._forecast.labels("last").observe(last / 1000)
 
+    def stage(self, name: str, milliseconds: int) -> None:
+        """A group that has started took so long to this stage; once per start and stage."""
+        self._stages.labels(name).observe(max(milliseconds, 0) / 1000)
+
     def spans(self, span: Mapping[str, int]) -> None:
         """A group was granted nodes in so many domains of each level."""
         for level, count in span.items():
             self._span.labels(level).observe(count)
+
+    def set_aside(self, objects: int) -> None:
+        """Objects were left out, because the engine tripped over them."""
+        self._set_aside.inc(objects)
+
+    def raced(self, nodes: int) -> None:
+        """On so many nodes more, pods of others met ours and not all fit."""
+        self._races.inc(nodes)
 
     def store(self, up: bool, pending: int = 0) -> None:
         """Whether the store answers, and how many records wait to be written."""

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 import structlog
 
 from fairlead.core.engine import Engine
+from fairlead.core.story import stages
 from fairlead.core.views import span
-from fairlead.model.command import Command, RecordAllocations
+from fairlead.model.command import Command, RecordAllocations, SaveGroups
 from fairlead.model.event import (
     AllocationsRefused,
     BindFailed,
@@ -20,11 +21,12 @@ from fairlead.model.event import (
     StoreReady,
     Synced,
 )
-from fairlead.model.group import Phase
+from fairlead.model.group import GroupRecord, Phase
 from fairlead.model.plan import Decision, Plan, Reject, Start, Wait
 from fairlead.runtime.metrics import Metrics
 
 HEARTBEAT = 30.0
+_STAGES = ("complete", "planned", "recorded", "bound", "started")
 _log = structlog.get_logger("scheduler")
 
 
@@ -36,6 +38,11 @@ class Reports:
         self._said: dict[str, str] = {}
         """Group -> the waiting reason last logged, so that a reason is a line once."""
         self._cycle = 0.0
+        self._poisonings = self._races = 0
+        self._since = 0
+        """When this process first learned anything: what was bound before, an earlier one has measured."""
+        self._measured: dict[str, int] = {}
+        """Group -> when the start was bound whose stages have been measured."""
 
     def cycle(self, seconds: float, _: int) -> None:
         """Called by the planner with the working time of a cycle, before its plan comes back."""
@@ -44,6 +51,12 @@ class Reports:
     def batch(self, events: Sequence[Event], commands: Sequence[Command], seconds: float) -> None:
         """Called by the loop after each batch."""
         self._metrics.learned(len(events), seconds)
+        self._troubles()
+        self._since = self._since or self._engine.state.now
+        for command in commands:
+            if isinstance(command, SaveGroups):
+                for record in command.groups:
+                    self._measure(record)
         for event in events:
             match event:
                 case PlanProposed():
@@ -62,6 +75,31 @@ class Reports:
                     _log.info("in sync", source=event.source)
                 case _:
                     pass
+
+    def _measure(self, record: GroupRecord) -> None:
+        """How long each stage took, once all its members run, or at its end if they never did all at once."""
+        over = record.phase is Phase.ENDED
+        new = record.bound_at >= self._since and self._measured.get(record.id) != record.bound_at
+        if record.bound_at and new and (record.started_at or over):
+            self._measured[record.id] = record.bound_at
+            for stage in stages(record):
+                if stage.name in _STAGES:
+                    self._metrics.stage(stage.name, stage.took)
+        if over:
+            self._measured.pop(record.id, None)
+
+    def _troubles(self) -> None:
+        """What was set aside, and where others met ours, since the last batch."""
+        state = self._engine.state
+        if state.poisonings > self._poisonings:
+            self._metrics.set_aside(state.poisonings - self._poisonings)
+            for poison in list(state.poisoned.values())[self._poisonings - state.poisonings :]:
+                _log.error("set aside; please report this", kind=poison.kind, name=poison.name, error=poison.text)
+            self._poisonings = state.poisonings
+        if state.races > self._races:
+            self._metrics.raced(state.races - self._races)
+            _log.warning("another scheduler's pods met ours", nodes=list(state.raced))
+            self._races = state.races
 
     def _plan(self, plan: Plan, commands: Sequence[Command]) -> None:
         granted: dict[str, None] = {}
