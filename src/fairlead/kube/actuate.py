@@ -5,7 +5,7 @@ Made and used by `kube.port`. The writers are `kube.bind`, `kube.claims`, `kube.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from prometheus_client import CollectorRegistry
 
@@ -15,7 +15,7 @@ from fairlead.kube.claims import ClaimBinder
 from fairlead.kube.client import ApiClient
 from fairlead.kube.end import Ender
 from fairlead.kube.evict import Evictor
-from fairlead.kube.outcomes import Metrics, Outcomes, Quiet, Stats, always
+from fairlead.kube.outcomes import Fence, Metrics, Outcomes, Quiet, Stats, always
 from fairlead.kube.patches import Patches
 from fairlead.kube.revoke import Revoker
 from fairlead.model.command import (
@@ -47,7 +47,7 @@ class Actuator:
         registry: CollectorRegistry | None = None,
         stats: Stats | None = None,
         planned: PLANNED | None = None,
-        fence: Callable[[], bool] = always,
+        fence: Fence = always,
         parallel: int = 64,
         request_timeout: float = 10.0,
         queue_timeout: float | None = None,
@@ -59,8 +59,9 @@ class Actuator:
         quiet = Quiet()
         metrics = Metrics(registry or CollectorRegistry())
         shared = (client, quiet, metrics, self.stats)
-        self._announcer = Announcer(*shared, scheduler=scheduler)
-        self._patches = Patches(*shared, rate=condition_rate)
+        self._fence = fence
+        self._announcer = Announcer(*shared, scheduler=scheduler, fence=fence)
+        self._patches = Patches(*shared, rate=condition_rate, fence=fence)
         self._evictor = Evictor(
             client, self._outcomes, metrics, self.stats, fence=fence, request_timeout=request_timeout
         )
@@ -116,9 +117,13 @@ class Actuator:
         self._announcer.add(scheduled(bind), once=True)
 
     async def close(self) -> None:
-        """Binds first; then a moment for the rest."""
-        await self._binder.close()
-        writers = (self._claims, self._evictor, self._ender, self._revoker, self._patches)
-        await asyncio.gather(*(writer.close() for writer in writers))
-        await self._announcer.close()
+        """Binds first; then a moment for the rest. Nobody waits for what may not be sent any more."""
+        await self._binder.close(self._patience(2.0))
+        writers = (self._claims, self._evictor, self._ender, self._revoker)
+        await asyncio.gather(*(writer.close(self._patience(2.0)) for writer in writers))
+        await self._patches.close()
+        await self._announcer.close(self._patience(1.0))
         self._outcomes.flush()
+
+    def _patience(self, most: float) -> float:
+        return min(most, self._fence())

@@ -19,7 +19,7 @@ import structlog
 from fairlead.kube.client import ApiClient, segment
 from fairlead.kube.crew import Crew
 from fairlead.kube.errors import ApiError, KubeError
-from fairlead.kube.outcomes import Metrics, Quiet, Stats, count
+from fairlead.kube.outcomes import Fence, Metrics, Quiet, Stats, always, count
 from fairlead.model.command import Announce, Bind, ObjectRef
 
 log = structlog.get_logger("fairlead.kube")
@@ -111,6 +111,7 @@ class Announcer:
         scheduler: str,
         parallel: int = 8,
         bound: int = 16384,
+        fence: Fence = always,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._client = client
@@ -121,6 +122,7 @@ class Announcer:
         self._instance = cut(f"{scheduler}-{socket.gethostname()}", NAME_BYTES)
         self._parallel = parallel
         self._limit = bound
+        self._fence = fence
         self._clock = clock
         self._queue: deque[tuple[Announce, bool]] = deque()
         self._series: OrderedDict[Key, Series] = OrderedDict()
@@ -151,6 +153,8 @@ class Announcer:
             self._metrics.writes.labels("event", outcome).inc()
 
     async def _say(self, command: Announce, once: bool) -> str:
+        if not self._fence():
+            return "fenced"
         try:
             if once:
                 return await self._create(command, Series())

@@ -18,7 +18,7 @@ from msgspec import Struct
 from fairlead.kube.client import ApiClient, segment
 from fairlead.kube.crew import Crew
 from fairlead.kube.errors import ApiError, KubeError, Unreachable
-from fairlead.kube.outcomes import Metrics, Outcomes, Quiet, Stats, always, count
+from fairlead.kube.outcomes import Fence, Metrics, Outcomes, Quiet, Stats, always, count
 from fairlead.model.command import REVOKED, Bind
 from fairlead.model.event import BindError, BindFailed, Bound
 from fairlead.model.pod import Pod, Shape
@@ -103,7 +103,7 @@ def classify(bind: Bind, pod: Pod, planned: Shape | None) -> Verdict:
 
 
 class Binder:
-    """`parallel` bindings in flight. `fence` is asked before each request.
+    """`parallel` bindings in flight. `fence` is asked before each request, and bounds its time.
 
     The clock of a binding (`request_timeout`) starts when it leaves the queue; `queue_timeout`, where given,
     also ends those that waited longer than that for their turn, unsent.
@@ -119,7 +119,7 @@ class Binder:
         *,
         planned: PLANNED | None = None,
         bound: Callable[[Bind], None] | None = None,
-        fence: Callable[[], bool] = always,
+        fence: Fence = always,
         parallel: int = 64,
         request_timeout: float = 10.0,
         queue_timeout: float | None = None,
@@ -191,10 +191,11 @@ class Binder:
         version, conflicts, attempt = job.bind.version, 0, 0
         text = "not sent"
         while (left := deadline - time.monotonic()) > 0:
-            if not self._fence():
+            allowed = self._fence()
+            if not allowed:
                 return Verdict(error=BindError.UNKNOWN, text=f"{text}: this process may not write any more")
             try:
-                await self._post(job.bind, version, left)
+                await self._post(job.bind, version, min(left, allowed))
                 return Verdict(bound=True)
             except ApiError as error:
                 text = str(error)

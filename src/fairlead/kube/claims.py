@@ -5,7 +5,6 @@ tells what has become of it, and the engine asks again. Must not send anything w
 """
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -14,7 +13,7 @@ import structlog
 from fairlead.kube.client import ApiClient, segment
 from fairlead.kube.crew import Crew
 from fairlead.kube.errors import ApiError, KubeError
-from fairlead.kube.outcomes import Metrics, Outcomes, Stats, always, count
+from fairlead.kube.outcomes import Fence, Metrics, Outcomes, Stats, always, count
 from fairlead.kube.patches import metadata
 from fairlead.model.command import BindClaim
 from fairlead.model.event import BindError, BindFailed
@@ -49,7 +48,7 @@ def request(command: BindClaim) -> tuple[str, bytes]:
 
 
 class ClaimBinder:
-    """`PARALLEL` patches in flight. `fence` is asked before each."""
+    """`PARALLEL` patches in flight. `fence` is asked before each, and bounds its time."""
 
     def __init__(
         self,
@@ -58,7 +57,7 @@ class ClaimBinder:
         metrics: Metrics,
         stats: Stats,
         *,
-        fence: Callable[[], bool] = always,
+        fence: Fence = always,
         request_timeout: float = 10.0,
     ) -> None:
         self._client = client
@@ -78,14 +77,15 @@ class ClaimBinder:
 
     async def _work(self, command: BindClaim) -> None:
         async with self._room:
-            outcome = await self._bind(command) if self._fence() else "fenced"
+            allowed = min(self._request_timeout, self._fence())
+            outcome = await self._bind(command, allowed) if allowed else "fenced"
         count(self._stats, f"claim_{outcome}")
         self._metrics.writes.labels("claim", outcome).inc()
 
-    async def _bind(self, command: BindClaim) -> str:
+    async def _bind(self, command: BindClaim, timeout: float) -> str:
         path, body = request(command)
         try:
-            await self._client.patch(path, body, timeout=self._request_timeout)
+            await self._client.patch(path, body, timeout=timeout)
             return "written"
         except KubeError as error:
             if not isinstance(error, ApiError) or error.transient or error.status in (401, 404, 409, 422):

@@ -20,7 +20,7 @@ from fairlead.kube.client import ApiClient, segment
 from fairlead.kube.crew import Crew
 from fairlead.kube.errors import ApiError, KubeError
 from fairlead.kube.insist import insist
-from fairlead.kube.outcomes import Metrics, Stats, always, count
+from fairlead.kube.outcomes import Fence, Metrics, Stats, always, count
 from fairlead.model.command import Announce, End, ObjectRef
 
 log = structlog.get_logger("fairlead.kube")
@@ -42,7 +42,7 @@ class Ender:
         metrics: Metrics,
         stats: Stats,
         *,
-        fence: Callable[[], bool] = always,
+        fence: Fence = always,
         request_timeout: float = 10.0,
     ) -> None:
         self._client = client

@@ -6,7 +6,6 @@ name that is not the one meant.
 
 import asyncio
 import time
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -17,7 +16,7 @@ from fairlead.kube.client import ApiClient
 from fairlead.kube.crew import Crew
 from fairlead.kube.errors import ApiError, KubeError
 from fairlead.kube.insist import insist
-from fairlead.kube.outcomes import Metrics, Outcomes, Stats, always, count
+from fairlead.kube.outcomes import Fence, Metrics, Outcomes, Stats, always, count
 from fairlead.kube.patches import condition_patch
 from fairlead.model.command import Evict
 from fairlead.model.event import Evicted
@@ -35,7 +34,7 @@ class Evictor:
         metrics: Metrics,
         stats: Stats,
         *,
-        fence: Callable[[], bool] = always,
+        fence: Fence = always,
         request_timeout: float = 10.0,
     ) -> None:
         self._client = client

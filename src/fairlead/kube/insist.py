@@ -8,21 +8,23 @@ import time
 from collections.abc import Awaitable, Callable
 
 from fairlead.kube.errors import ApiError, KubeError, Unreachable
+from fairlead.kube.outcomes import Fence
 
 
 async def insist(
-    request: Callable[[float], Awaitable[None]], deadline: float, fence: Callable[[], bool]
+    request: Callable[[float], Awaitable[None]], deadline: float, fence: Fence
 ) -> None:
     """Overload and silence are tried again until `deadline` (monotonic seconds); the last error is raised.
 
-    `request` is given the seconds that are left. KubeError at once when the fence is down.
+    `request` is given the seconds that it may take. KubeError at once when the fence is down.
     """
     attempt = 0
     while True:
-        if not fence():
+        allowed = fence()
+        if not allowed:
             raise KubeError("not sent: this process may not write any more")
         try:
-            await request(max(0.05, deadline - time.monotonic()))
+            await request(min(allowed, max(0.05, deadline - time.monotonic())))
             return
         except (ApiError, Unreachable) as error:
             if isinstance(error, ApiError) and not error.transient:

@@ -6,6 +6,7 @@ Used by `kube.bind`, `kube.patches`, `kube.announce`, `kube.evict`. Must not kno
 import asyncio
 import time
 from collections.abc import Callable
+from math import inf
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
@@ -16,8 +17,13 @@ Stats = dict[str, int]
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 
 
-def always() -> bool:
-    return True
+Fence = Callable[[], float]
+"""Asked before each write: the seconds that the request may take; 0 when it must not be sent."""
+
+
+def always() -> float:
+    """The fence of a process that is alone."""
+    return inf
 
 
 def count(stats: Stats, name: str, by: int = 1) -> None:

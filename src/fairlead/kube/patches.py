@@ -19,7 +19,7 @@ from fairlead.kube.bind import pod_path
 from fairlead.kube.client import ApiClient, segment
 from fairlead.kube.crew import Crew
 from fairlead.kube.errors import ApiError, KubeError
-from fairlead.kube.outcomes import Metrics, Quiet, Stats, TokenBucket, count
+from fairlead.kube.outcomes import Fence, Metrics, Quiet, Stats, TokenBucket, always, count
 from fairlead.model.command import ObjectRef, PatchAnnotation, PatchCondition
 from fairlead.wire import pod as wire_pod
 from fairlead.wire.structs import ObjectMeta, WirePod
@@ -90,6 +90,7 @@ class Patches:
         *,
         rate: float = 50.0,
         parallel: int = 4,
+        fence: Fence = always,
     ) -> None:
         self._client = client
         self._quiet = quiet
@@ -97,6 +98,7 @@ class Patches:
         self._stats = stats
         self._bucket = TokenBucket(rate, rate)
         self._parallel = parallel
+        self._fence = fence
         self._pending: dict[str, dict[str, Wanted]] = {}
         self._busy: set[str] = set()
         self._crew = Crew()
@@ -187,6 +189,8 @@ class Patches:
 
     async def _once(self, wanted: Wanted) -> str:
         """Bound to the uid: another object may have the name now."""
+        if not self._fence():
+            return "fenced"
         try:
             self._renew(wanted.ref.uid, await self._client.patch(wanted.path, wanted.body(wanted.ref)))
         except ApiError as error:
@@ -204,7 +208,7 @@ class Patches:
             if not ref.version:
                 return "dropped"
             outcome = await self._once(wanted._replace(ref=ref))
-            if outcome == "written":
+            if outcome != "dropped":
                 return outcome
             ref = msgspec.structs.replace(ref, version=0)
         return "dropped"

@@ -6,7 +6,6 @@ the fence is down.
 """
 
 import time
-from collections.abc import Callable
 
 import msgspec
 import structlog
@@ -16,7 +15,7 @@ from fairlead.kube.client import ApiClient
 from fairlead.kube.crew import Crew
 from fairlead.kube.errors import ApiError, KubeError
 from fairlead.kube.insist import insist
-from fairlead.kube.outcomes import Metrics, Stats, always, count
+from fairlead.kube.outcomes import Fence, Metrics, Stats, always, count
 from fairlead.kube.patches import annotation_patch
 from fairlead.model.command import REVOKED, Revoke
 
@@ -32,7 +31,7 @@ class Revoker:
         metrics: Metrics,
         stats: Stats,
         *,
-        fence: Callable[[], bool] = always,
+        fence: Fence = always,
         request_timeout: float = 10.0,
     ) -> None:
         self._client = client
