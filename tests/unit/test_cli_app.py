@@ -447,7 +447,9 @@ def test_replay_needs_a_file(capsys: pytest.CaptureFixture[str]):
 COMMANDS = (
     "queue", "queues", "explain", "nodes", "graph", "scheduler", "replay", "filter", "jobspec", "version",
 )  # fmt: skip
-SUB_COMMANDS = ("cluster up", "cluster down", "cluster status", "db url", "db shell")
+SUB_COMMANDS = (
+    "cluster up", "cluster down", "cluster status", "db url", "db shell", "state dump", "state show",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("words", [*COMMANDS, *SUB_COMMANDS])

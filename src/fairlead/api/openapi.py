@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from fairlead import __version__
+from fairlead.model.dump import StateDump
 from fairlead.model.view import (
     ExplanationPage,
     Failure,
@@ -20,7 +21,7 @@ from fairlead.model.view import (
 )
 
 _REF = "#/components/schemas/{name}"
-_ANSWERS = (QueuePage, QueuesPage, ExplanationPage, NodePage, GraphPage, Version, Health, Failure)
+_ANSWERS = (QueuePage, QueuesPage, ExplanationPage, NodePage, GraphPage, StateDump, Version, Health, Failure)
 
 
 def document() -> dict[str, Any]:
@@ -61,6 +62,10 @@ def document() -> dict[str, Any]:
             ),
             "/api/v1/nodes": get("All nodes and what is free on them.", NodePage),
             "/api/v1/graph": get("The cluster as a containment tree, in JSON Graph Format.", GraphPage),
+            "/api/v1/state": get(
+                "The whole picture: nodes and who holds what, pods, groups, intents, grants, promises.",
+                StateDump,
+            ),
             "/api/v1/version": get("The version of the scheduler.", Version),
             "/healthz": get("Whether the process turns.", Health),
             "/readyz": get("Whether groups can be placed.", Health, _503="They cannot, for these reasons."),

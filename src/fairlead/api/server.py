@@ -78,6 +78,7 @@ class Answers:
             "/api/v1/groups/{name:path}": self.group,
             "/api/v1/nodes": self.nodes,
             "/api/v1/graph": self.graph,
+            "/api/v1/state": self.state,
             "/api/v1/version": self.version,
             "/openapi.json": self.openapi,
             "/healthz": self.healthz,
@@ -110,6 +111,9 @@ class Answers:
 
     async def graph(self, _: Request) -> Response:
         return reply(await self.source.graph())
+
+    async def state(self, _: Request) -> Response:
+        return reply(self.source.state())
 
     async def version(self, _: Request) -> Response:
         return reply(Version("fairlead", __version__))

@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from fairlead.cli.errors import CliError
+from fairlead.model.dump import StateDump
 from fairlead.model.view import ExplanationPage, Failure, GraphPage, NodePage, QueuePage, QueuesPage
 from fairlead.runtime import address
 
@@ -84,6 +85,11 @@ def nodes(where: Where) -> NodePage:
 def graph(where: Where) -> GraphPage:
     """The cluster as a tree; only a running scheduler knows it."""
     return _ask(where, "/api/v1/graph", GraphPage, "nodes", LONG)
+
+
+def state(where: Where) -> StateDump:
+    """The whole picture; only a running scheduler has one."""
+    return _ask(where, "/api/v1/state", StateDump, "the scheduler's picture of the cluster", LONG)
 
 
 def queues(where: Where) -> QueuesPage:

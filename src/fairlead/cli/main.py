@@ -73,6 +73,7 @@ def late(module: str) -> type[TyperGroup]:
 SUB_APPS = {
     "cluster": ("fairlead.cli.cluster", "A Kubernetes control plane on this machine: up, down, status."),
     "db": ("fairlead.cli.db", "The database: its address, or a shell in it."),
+    "state": ("fairlead.cli.state", "What a running scheduler takes to be true: dump, show."),
 }
 
 EXAMPLES = {
