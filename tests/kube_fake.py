@@ -58,6 +58,7 @@ class FakeApi:
         self.events: dict[str, dict[str, Any]] = {}
         self.streams: list[list[bytes | float]] = []
         self.pages: list[list[dict[str, Any]]] = []
+        self.page_version = 500
         self.url = ""
         self._runner: web.AppRunner | None = None
 
@@ -184,7 +185,7 @@ class FakeApi:
 
     def _page(self, request: web.Request) -> web.StreamResponse:
         number = int(request.query.get("continue", "0"))
-        meta = {"resourceVersion": "500"}
+        meta = {"resourceVersion": str(self.page_version)}
         if number + 1 < len(self.pages):
             meta["continue"] = str(number + 1)
         return web.json_response({"metadata": meta, "items": self.pages[number] if self.pages else []})

@@ -428,6 +428,39 @@ def test_an_unreadable_pod_is_still_there(spec: Json) -> None:
     assert len(counted) == 1
 
 
+def test_an_unreadable_pod_holds_what_can_be_read_of_it() -> None:
+    spec = {
+        "nodeName": "n1",
+        "schedulerName": "fairlead",
+        "priority": "high",
+        "containers": [container(cpu="ten", memory="1Gi"), container(cpu="500m"), "odd", {"resources": 5}],
+        "initContainers": [{"resources": {"requests": {"memory": "3Gi"}}}],
+        "overhead": {"cpu": "100m", "memory": None},
+    }
+    thing = wire(spec, {"phase": "Running"})
+    thing["metadata"] |= {"labels": {"a": "b", "c": 5}, "creationTimestamp": "yesterday"}
+    pod = read(thing)
+    assert (pod.uid, pod.node, pod.scheduler, pod.phase) == ("u1", "n1", "fairlead", PodPhase.RUNNING)
+    assert (pod.labels, pod.created) == ({"a": "b"}, 0)
+    assert dict(pod.shape.requests) == {"cpu": 600, "memory": 3 << 30, "pods": 1}
+
+
+def test_one_unreadable_amount_does_not_free_the_others() -> None:
+    pod = read(wire({"containers": [container(cpu="ten", memory="1Gi")], "nodeName": "n1"}))
+    assert dict(pod.shape.requests) == {"memory": 1 << 30, "pods": 1}
+
+
+def test_what_cannot_be_read_is_said_once_and_counted_each_time(capsys: pytest.CaptureFixture[str]) -> None:
+    counted: list[str] = []
+    odd = wire({"containers": "none", "nodeName": "n1"})
+    odd["metadata"]["name"] = "said-once"
+    for version in ("7", "8", "9"):
+        odd["metadata"]["resourceVersion"] = version
+        read(odd, counted.append)
+    assert counted == ["unreadable"] * 3
+    assert capsys.readouterr().out.count("said-once") == 1
+
+
 @pytest.mark.parametrize("raw", [b"", b"null", b"[]", b'{"metadata":{"name":1}}', b'{"spec":{}}', b"\xff"])
 def test_what_is_no_object_is_nothing(raw: bytes) -> None:
     counted: list[str] = []

@@ -8,6 +8,7 @@ where they are used.
 import asyncio
 import contextlib
 import json
+import socket
 import ssl
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
@@ -25,6 +26,10 @@ from fairlead.kube.structs import Status
 JSON = "application/json"
 STRATEGIC_MERGE = "application/strategic-merge-patch+json"
 READ_BUFFER = 1 << 18
+OPENING = 30.0
+"""Seconds until a watch has to be answered; a busy server lets it queue for a while."""
+ALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 30_000}
+"""A machine that vanished without a word is noticed by the kernel in half a minute."""
 # Requests are timed as a whole, credentials included, by ApiClient.request.
 NO_TIMEOUT = aiohttp.ClientTimeout(total=None)
 NEVER_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
@@ -58,7 +63,10 @@ class ApiClient:
     def _session(self) -> aiohttp.ClientSession:
         if self._opened is None:
             connector = aiohttp.TCPConnector(
-                limit=self._connections, ssl=self.access.ssl or True, keepalive_timeout=60
+                limit=self._connections,
+                ssl=self.access.ssl or True,
+                keepalive_timeout=60,
+                socket_factory=_socket,
             )
             self._opened = aiohttp.ClientSession(
                 connector=connector,
@@ -162,23 +170,24 @@ class ApiClient:
     ) -> AsyncGenerator[AsyncIterator[bytes]]:
         """The chunks of a watch as they arrive. Silence for `idle` seconds is an Unreachable."""
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=self.request_timeout, sock_read=idle)
-        headers = await self._authorized(None)
         try:
-            async with self._session.request(
-                "GET",
-                self._url(path, params),
-                headers=headers,
-                timeout=timeout,
-                server_hostname=self.access.server_name,
-                proxy=self.access.proxy,
-            ) as response:
+            async with asyncio.timeout(max(OPENING, self.request_timeout)):
+                response = await self._session.request(
+                    "GET",
+                    self._url(path, params),
+                    headers=await self._authorized(None),
+                    timeout=timeout,
+                    server_hostname=self.access.server_name,
+                    proxy=self.access.proxy,
+                )
+            async with response:
                 if response.status >= 400:
                     answer = await response.read()
                     if response.status == 401:
                         self.access.auth.refused()
                     raise api_error(self.access, "WATCH", path, response.status, response.headers, answer)
                 yield self._chunks(response)
-        except (aiohttp.ClientError, OSError) as error:
+        except (aiohttp.ClientError, OSError) as error:  # TimeoutError is an OSError
             raise unreachable(self.access, error) from error
 
     async def _chunks(self, response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
@@ -187,6 +196,17 @@ class ApiClient:
                 yield chunk
         except (aiohttp.ClientError, OSError) as error:
             raise unreachable(self.access, error) from error
+
+
+def _socket(address: aiohttp.AddrInfoType) -> socket.socket:
+    family, kind, protocol, _, _ = address
+    made = socket.socket(family, kind, protocol)
+    if family in (socket.AF_INET, socket.AF_INET6):
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in ALIVE.items():
+            if (option := getattr(socket, name, None)) is not None:  # not on every system
+                made.setsockopt(socket.IPPROTO_TCP, option, value)
+    return made
 
 
 def unreachable(access: KubeAccess, error: Exception) -> Unreachable:

@@ -5,6 +5,7 @@ cannot be read. Must not raise for anything a server may send.
 """
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import NamedTuple
 
 import msgspec
@@ -22,9 +23,10 @@ from fairlead.model.event import (
 )
 from fairlead.model.node import Node
 from fairlead.wire import pod as wire_pod
+from fairlead.wire import salvage
 from fairlead.wire.objects import node, owner
 from fairlead.wire.pod import version_of
-from fairlead.wire.structs import MetadataOnly, ObjectMeta, WireNode, WireOwner, WirePod
+from fairlead.wire.structs import WireNode, WireOwner, WirePod
 
 log = structlog.get_logger("fairlead.kube")
 
@@ -34,18 +36,22 @@ Counter = Callable[[str], None]
 
 
 class Line(NamedTuple):
-    """One watch line, read: `what` is the event type, `item` the event to emit (None for a bookmark)."""
+    """One watch line, read: `what` is the event type, `item` the event to emit (None for a bookmark).
+
+    `uid` is of an object that exists though it could not be made an event.
+    """
 
     what: str
     version: int
     item: Event | None = None
+    uid: str = ""
     end_of_list: bool = False
     code: int = 0
     text: str = ""
 
 
 class Kind(NamedTuple):
-    """How one kind is listed and read. `seen` may answer None for an object without readable metadata.
+    """How one kind is listed and read. `seen` may answer None for an object that cannot be read.
 
     An `optional` one may be unknown to the server: then there are none.
     """
@@ -94,11 +100,6 @@ def place(event: Event) -> tuple[int, int, str]:
 _pod = msgspec.json.Decoder(WirePod).decode
 _node = msgspec.json.Decoder(WireNode).decode
 _owner = msgspec.json.Decoder(WireOwner).decode
-_meta = msgspec.json.Decoder(MetadataOnly).decode
-
-
-def metadata(raw: Body) -> ObjectMeta:
-    return _meta(raw).metadata
 
 
 def pod_seen(raw: Body, count: Counter) -> PodSeen | None:
@@ -122,7 +123,7 @@ def node_seen(raw: Body, count: Counter) -> NodeSeen | None:
         complain("node", raw, error, count)
     try:
         # A node that cannot be read offers nothing, but it exists and must not be taken for gone.
-        meta = metadata(raw)
+        meta = salvage.metadata(raw)
         version = version_of(meta.resource_version)
         return NodeSeen(Node(meta.uid, meta.name, version, (), labels=meta.labels, ready=False))
     except (msgspec.MsgspecError, ValueError):
@@ -144,11 +145,25 @@ def complain(kind: str, raw: Body, error: Exception, count: Counter) -> None:
     """Say once in the log, and count, that an object cannot be read."""
     count("unreadable")
     try:
-        meta = metadata(raw)
-        who = f"{meta.namespace}/{meta.name}"
+        meta = salvage.metadata(raw)
+        who = f"{meta.namespace}/{meta.name}".lstrip("/")
     except (msgspec.MsgspecError, ValueError):
         who = bytes(raw)[:200].decode(errors="replace")
-    log.warning("an object cannot be read", kind=kind, object=who, error=str(error))
+    _say(kind, who, str(error))
+
+
+@lru_cache(maxsize=1024)
+def _say(kind: str, who: str, error: str) -> None:
+    """Once: such an object may change every second."""
+    log.error("an object cannot be read", kind=kind, object=who, error=error)
+
+
+def uid_in(raw: Body) -> str:
+    """The uid of an object of which nothing else may be readable; "" if not even that is."""
+    try:
+        return salvage.metadata(raw).uid
+    except (msgspec.MsgspecError, ValueError):
+        return ""
 
 
 PODS = Kind("Pod", "/api/v1/pods", "pods", pod_seen, PodGone)

@@ -2,8 +2,9 @@
 
 Run by `kube.port`. A first list comes by WatchList streaming (paged lists where the server has none), then
 the watch goes on from its version; 410 lists anew. Objects of a list are emitted sorted by (created,
-version), then Listed, then, once, Synced. Must never drop an event, never select by field (a selector
-hides how a pod ended) and never raise for a fault of the server: it logs and tries again.
+version), then Listed, then, once, Synced. A list that is older than what was seen before (the API server's
+database was restored from a backup) comes after Rewound. Must never drop an event, never select by field (a
+selector hides how a pod ended) and never raise for a fault of the server: it logs and tries again.
 """
 
 import asyncio
@@ -18,8 +19,8 @@ from fairlead.kube.client import ApiClient
 from fairlead.kube.errors import ApiError, KubeError, Unreachable
 from fairlead.kube.lines import LineSplitter
 from fairlead.kube.structs import ObjectList, Status, WatchEvent
-from fairlead.kube.translate import Kind, Line, place, uid_of
-from fairlead.model.event import Event, Listed, NodeSeen, OwnerSeen, PodSeen, Synced, ThingSeen
+from fairlead.kube.translate import Kind, Line, complain, place, uid_in, uid_of
+from fairlead.model.event import Event, Listed, NodeSeen, OwnerSeen, PodSeen, Rewound, Synced, ThingSeen
 from fairlead.runtime.port import Inbox
 from fairlead.wire.pod import version_of
 from fairlead.wire.structs import MetadataOnly
@@ -32,6 +33,12 @@ IDLE = 150.0
 FIRST_IDLE = 30.0
 """The same while a first list streams in."""
 WATCH_SECONDS = (300, 600)
+SHORT = 1.0
+"""A watch that ends sooner, and has told nothing, is a fault: it must not be opened again at once."""
+LONGEST_WISH = 60.0
+"""No longer than this is waited on a server's word (Retry-After)."""
+TRIES = 3
+"""After so many faults in a row that are not the server's load, a list is the safer way on."""
 ABSENT = 60.0
 """Seconds until a server that did not know a kind is asked again."""
 LOG_EVERY = 30.0
@@ -44,7 +51,31 @@ _list = msgspec.json.Decoder(ObjectList).decode
 
 
 class Expired(Exception):
-    """The version we watched from is too old (410): list anew."""
+    """The version we watched from is too old (410), or the server does not know it yet: list anew."""
+
+
+class Found:
+    """A list while it comes in: what it holds, and the uids of what is there but cannot be read."""
+
+    def __init__(self) -> None:
+        self.items: dict[str, Event] = {}
+        self.unread: dict[str, None] = {}
+
+    def add(self, item: Event | None, uid: str = "") -> None:
+        if item is not None:
+            self.items[uid_of(item)] = item
+        elif uid:
+            self.unread[uid] = None
+
+    def drop(self, uid: str) -> None:
+        self.items.pop(uid, None)
+        self.unread.pop(uid, None)
+
+    def events(self, kind: str, version: int) -> list[Event]:
+        """In order, with Listed behind them. What could not be read is there all the same."""
+        items = sorted(self.items.values(), key=place)
+        uids = (*(uid_of(item) for item in items), *(uid for uid in self.unread if uid not in self.items))
+        return [*items, Listed(kind, uids, version)]
 
 
 class SyncGate:
@@ -94,6 +125,10 @@ class Reflector:
         self._absent = absent
         self._backoff = backoff
         self._version = ""
+        self._highest = 0
+        """The highest version of this kind so far."""
+        self._doubtful = False
+        """True after a watch: what answers next may be a server with another past."""
         self._streaming = True
         self._streamed = False
         self._failures = 0
@@ -105,8 +140,9 @@ class Reflector:
             try:
                 while not self._version:
                     await self._list_if_there()
+                if self._doubtful:
+                    await self._make_sure()
                 await self._watch()
-                self._failures = 0
             except Expired:
                 self._version = ""
                 self._count("relists")
@@ -114,19 +150,26 @@ class Reflector:
                 # Whatever it was, the cluster must be watched: a scheduler that is blind is worse.
                 self._complain(error)
                 self._consider(error)
-                await asyncio.sleep(self._pause())
+                await asyncio.sleep(self._pause(error))
 
     def _consider(self, error: Exception) -> None:
         """Whether to go on from where we were. After some refusals in a row a list is the safer start."""
         self._failures += 1
-        if not isinstance(error, ApiError) or error.status in (401, 403, 429, 503):
+        if isinstance(error, Unreachable):
             return
-        if error.status == 410 or self._failures >= 3:
+        if not isinstance(error, ApiError):  # a line that cannot be read would come again and again
+            if self._failures >= TRIES:
+                self._version = ""
+        elif error.status == 410 or (self._failures >= TRIES and error.status not in (401, 403, 429, 503)):
             self._version = ""
 
-    def _pause(self) -> float:
+    def _pause(self, error: Exception) -> float:
         low, high = self._backoff
-        return random.uniform(0.5, 1.0) * min(high, low * 2 ** min(self._failures, 10))
+        pause = random.uniform(0.5, 1.0) * min(high, low * 2 ** min(self._failures, 10))
+        if isinstance(error, ApiError) and error.retry_after:
+            # Not all at the same moment again: that is what the server asked to be spared.
+            return max(pause, min(error.retry_after, LONGEST_WISH) * random.uniform(1.0, 1.2))
+        return pause
 
     def _complain(self, error: Exception) -> None:
         self._count("watch_errors")
@@ -184,7 +227,7 @@ class Reflector:
             "allowWatchBookmarks": "true",
             "timeoutSeconds": str(random.randint(*WATCH_SECONDS)),
         }
-        found: dict[str, Event] = {}
+        found = Found()
         splitter = LineSplitter()
         rest: list[Line] = []
         self._streamed = False
@@ -192,7 +235,7 @@ class Reflector:
             self._streamed = True
             async for chunk in chunks:
                 for raw in splitter.feed(chunk):
-                    line = self._checked(self.read(raw))
+                    line = self._checked(self._read_listed(raw))
                     if not self._version:
                         self._collect(found, line)
                     else:
@@ -205,17 +248,25 @@ class Reflector:
         self._without_streaming("the stream ended without its mark")
         await self._paged_list()
 
-    def _collect(self, found: dict[str, Event], line: Line) -> None:
+    def _read_listed(self, raw: bytes) -> Line:
+        """A line that cannot be read must not keep all the others from being listed."""
+        try:
+            return self.read(raw)
+        except msgspec.MsgspecError as error:
+            complain(self._kind.name, raw, error, self._count)
+            return Line("", 0)
+
+    def _collect(self, found: Found, line: Line) -> None:
         if line.end_of_list:
             self._finish_list(found, line.version)
-        elif line.item is not None:
-            uid = uid_of(line.item)
-            if uid:
-                found[uid] = line.item
+        elif line.what == "DELETED":
+            found.drop(line.uid)
+        elif line.what in ("ADDED", "MODIFIED"):
+            found.add(line.item, line.uid)
 
     async def _paged_list(self) -> None:
         """Pages of one snapshot; all carry its version. A page that expired (410) starts anew."""
-        found: dict[str, Event] = {}
+        found = Found()
         token = ""
         while True:
             params = {"limit": str(PAGE)}
@@ -225,20 +276,38 @@ class Reflector:
             page = _list(answer)
             for raw in page.items:
                 item = self._kind.seen(raw, self._count)
-                if item is not None:
-                    found[uid_of(item)] = item
+                found.add(item, "" if item else uid_in(raw))
             await asyncio.sleep(0)
             token = page.metadata.token
             if not token:
                 return self._finish_list(found, version_of(page.metadata.resource_version))
 
-    def _finish_list(self, found: dict[str, Event], version: int) -> None:
-        items = sorted(found.values(), key=place)
-        uids = tuple(uid_of(item) for item in items)
-        self._put([*items, Listed(self._kind.name, uids, version), *self._gate.listed(self._kind)])
-        self._version = str(version)
-        self._count(f"listed_{self._kind.name}", len(items))
-        log.info("listed", kind=self._kind.name, objects=len(items), version=version)
+    def _finish_list(self, found: Found, version: int) -> None:
+        events = found.events(self._kind.name, version)
+        if version < self._highest:
+            self._say_rewound(version)
+            events.insert(0, Rewound(self._kind.name))
+        self._put([*events, *self._gate.listed(self._kind)])
+        self._version, self._highest, self._doubtful = str(version), version, False
+        self._count(f"listed_{self._kind.name}", len(found.items))
+        log.info("listed", kind=self._kind.name, objects=len(found.items), version=version)
+
+    def _say_rewound(self, version: int) -> None:
+        self._count("rewinds")
+        log.error(
+            "the API server's versions went back, as after a restored backup; learning all anew",
+            kind=self._kind.name,
+            known=self._highest,
+            found=version,
+        )
+
+    async def _make_sure(self) -> None:
+        """Ask for the server's present version. A watch from one that it has yet to reach would be silent,
+        and stay so: the server only tells what is newer."""
+        answer = await self._client.get(self._kind.path, params={"limit": "1"})
+        if version_of(_list(answer).metadata.resource_version) < self._highest:
+            raise Expired("the server's version is lower than what it told before")
+        self._doubtful = False
 
     async def _watch(self) -> None:
         params = {
@@ -248,9 +317,16 @@ class Reflector:
             "timeoutSeconds": str(random.randint(*WATCH_SECONDS)),
         }
         splitter = LineSplitter()
+        opened, told = time.monotonic(), False
+        self._doubtful = True
         async with self._client.stream(self._kind.path, params, self._idle) as chunks:
             async for chunk in chunks:
-                self._emit([self.read(raw) for raw in splitter.feed(chunk)])
+                lines = splitter.feed(chunk)
+                told = told or bool(lines)
+                self._emit([self.read(raw) for raw in lines])
+        if not told and time.monotonic() - opened < SHORT:
+            raise Unreachable("the watch ended as soon as it had begun")
+        self._failures = 0
 
     def _emit(self, lines: list[Line]) -> None:
         """One put for all that one chunk brought. An error line ends the watch, after what came before."""
@@ -266,6 +342,7 @@ class Reflector:
             self._failures = 0
             if version := lines[-1].version:
                 self._version = str(version)
+                self._highest = max(self._highest, version)
 
     def _put(self, events: list[Event]) -> None:
         if not events:
@@ -290,7 +367,7 @@ class Reflector:
         if what in ("ADDED", "MODIFIED"):
             item = self._kind.seen(envelope.object, self._count)
             if item is None:
-                return Line(what, 0)
+                return Line(what, 0, uid=uid_in(envelope.object))
             return Line(what, version_in(item), item)
         if what == "ERROR":
             status = _status(envelope.object)
@@ -298,7 +375,7 @@ class Reflector:
         meta = _metadata(envelope.object).metadata
         version = version_of(meta.resource_version)
         if what == "DELETED":
-            return Line(what, version, self._kind.gone(meta.uid, version))
+            return Line(what, version, self._kind.gone(meta.uid, version), meta.uid)
         return Line(what, version, end_of_list=meta.annotations.get(INITIAL_END) == "true")
 
 

@@ -72,6 +72,10 @@ class ThingGone(Struct, frozen=True, gc=False, tag="thing_gone"):
     version: int
 
 
+Told = PodSeen | PodGone | NodeSeen | NodeGone | OwnerSeen | OwnerGone | ThingSeen | ThingGone
+"""What the cluster tells of one object."""
+
+
 class Listed(Struct, frozen=True, gc=False, tag="listed"):
     """The end of a list of one kind ("Pod", "Node", "Job", …): what is not in `uids` is gone.
 
@@ -81,6 +85,28 @@ class Listed(Struct, frozen=True, gc=False, tag="listed"):
     kind: str
     uids: tuple[str, ...]
     version: int
+
+
+class Repaired(Struct, frozen=True, gc=False, tag="repaired"):
+    """An audit found the state wrong: these objects are, or are gone, as a list says that was asked for at `at`.
+
+    They hold even against what is known at the same version, and against tombstones from before `at`
+    (milliseconds since the epoch). `recount`: all that is derived from objects is counted anew.
+    """
+
+    at: int
+    items: tuple[Told, ...]
+    recount: bool
+
+
+class Rewound(Struct, frozen=True, gc=False, tag="rewound"):
+    """The versions of a kind began anew: what is known of it is older than whatever comes.
+
+    Told before a list whose version is lower than what was seen of that kind, as after the API server's
+    database was restored from a backup.
+    """
+
+    kind: str
 
 
 class Synced(Struct, frozen=True, gc=False, tag="synced"):
@@ -209,6 +235,8 @@ Event = (
     | ThingSeen
     | ThingGone
     | Listed
+    | Rewound
+    | Repaired
     | Synced
     | Tick
     | ClockJumped

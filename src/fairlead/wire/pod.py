@@ -12,8 +12,9 @@ from functools import lru_cache
 import msgspec
 from msgspec import Struct
 
-from fairlead.model.pod import OwnerRef, Pod, PodPhase, Shape, Toleration
+from fairlead.model.pod import Amounts, OwnerRef, Pod, PodPhase, Shape, Toleration
 from fairlead.model.selector import Expression, Operator
+from fairlead.wire import salvage
 from fairlead.wire.resources import StatusRequests, amounts, apply_pod_level, container_sums, host_ports, read
 from fairlead.wire.resources import add as add_sums
 from fairlead.wire.rules import looked_at, match_labels, node_term, rules
@@ -23,7 +24,6 @@ from fairlead.wire.structs import (
     ContainerStatus,
     NodeSelector,
     ObjectMeta,
-    PodOutline,
     PodSpec,
     PodStatus,
     Quantities,
@@ -65,7 +65,6 @@ class ShapeParts(Struct, array_like=True):
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(ShapeParts).decode
 _phases = {phase.value: phase for phase in PodPhase}
-_outline = msgspec.json.Decoder(PodOutline).decode
 
 
 @lru_cache(maxsize=65536)
@@ -119,19 +118,23 @@ def pod(wire: WirePod) -> Pod:
 
 
 def unreadable(raw: bytes | msgspec.Raw, error: Exception) -> Pod:
-    """What can be saved of a pod that does not decode; raises only when its metadata cannot be read."""
-    wire = _outline(raw)
-    meta = wire.metadata
+    """What can be saved of a pod that does not decode; raises only when its uid cannot be read."""
+    thing = salvage.tree(raw)
+    meta, spec, status = (
+        salvage.metadata_of(thing),
+        salvage.part(thing, "spec"),
+        salvage.part(thing, "status"),
+    )
     return Pod(
         uid=meta.uid,
         namespace=meta.namespace,
         name=meta.name,
         version=version_of(meta.resource_version),
-        shape=_unreadable_shape(error),
-        scheduler=wire.spec.scheduler_name,
-        node=wire.spec.node_name,
-        phase=_phases.get(wire.status.phase, PodPhase.UNKNOWN),
-        created=millis(meta.creation_timestamp),
+        shape=_unreadable_shape(error, salvage.amounts(spec)),
+        scheduler=salvage.text(spec, "schedulerName", "default-scheduler"),
+        node=salvage.text(spec, "nodeName"),
+        phase=_phases.get(salvage.text(status, "phase", "Pending"), PodPhase.UNKNOWN),
+        created=_created(meta),
         deleting=meta.deletion_timestamp is not None,
         labels=meta.labels,
         annotations=own_annotations(meta),
@@ -139,15 +142,22 @@ def unreadable(raw: bytes | msgspec.Raw, error: Exception) -> Pod:
     )
 
 
-def _unreadable_shape(error: Exception) -> Shape:
-    return Shape(requests=(("pods", 1),), unsupported=(f"{UNREADABLE}{error}",))
+def _created(meta: ObjectMeta) -> int:
+    try:
+        return millis(meta.creation_timestamp)
+    except ValueError:
+        return 0
+
+
+def _unreadable_shape(error: Exception, requests: Amounts) -> Shape:
+    return Shape(requests=requests, unsupported=(f"{UNREADABLE}{error}",))
 
 
 def shape(spec: PodSpec, status: PodStatus, labels: Mapping[str, str]) -> Shape:
     try:
         return _shape(_encode(parts_of(spec, status, labels)))
     except (ValueError, OverflowError) as error:
-        return _unreadable_shape(error)
+        return _unreadable_shape(error, salvage.amounts(msgspec.to_builtins(spec)))
 
 
 def parts_of(spec: PodSpec, status: PodStatus, labels: Mapping[str, str]) -> ShapeParts:

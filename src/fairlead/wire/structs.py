@@ -220,23 +220,6 @@ class WirePod(Struct, frozen=True):
     status: PodStatus = PodStatus()
 
 
-class OutlineSpec(Struct, frozen=True, rename="camel"):
-    node_name: str = ""
-    scheduler_name: str = "default-scheduler"
-
-
-class OutlineStatus(Struct, frozen=True):
-    phase: str = "Pending"
-
-
-class PodOutline(Struct, frozen=True):
-    """What must be known of a pod whose rest cannot be read."""
-
-    metadata: ObjectMeta
-    spec: OutlineSpec = OutlineSpec()
-    status: OutlineStatus = OutlineStatus()
-
-
 class WireTaint(Struct, frozen=True, gc=False):
     key: str = ""
     value: str = ""
