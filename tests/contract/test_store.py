@@ -450,6 +450,21 @@ async def test_the_error_of_a_forecast_is_a_column_of_the_groups(database: str) 
     assert found == [("g1", -3.0, 1.5), ("g2", None, None), ("g3", None, None)]
 
 
+async def test_D7_the_stages_of_a_start_are_columns_and_come_back(database: str) -> None:
+    first, second = PostgresStore(url=database), PostgresStore(url=database)
+    started = group(1, phase=Phase.RUNNING, planned_at=NOW + 1, granted_at=NOW + 2, recorded_at=NOW + 3)
+    async with running(first):
+        first.perform([SaveGroups((started, group(2)))])
+        await first.close()
+    ask = "SELECT name, planned_at, recorded_at FROM groups ORDER BY name"
+    with psycopg.connect(database, options="-csearch_path=fairlead -ctimezone=UTC") as conn:
+        (_, planned, recorded), waiting = conn.execute(ask.encode()).fetchall()
+    assert [round(at.timestamp() * 1000) for at in (planned, recorded)] == [NOW + 1, NOW + 3]
+    assert waiting == ("g2", None, None)
+    async with running(second) as inbox:
+        assert [event.record for event in inbox.of(GroupRestored)] == [started, group(2)]
+
+
 async def test_every_view_and_table_is_documented(database: str) -> None:
     store = PostgresStore(url=database)
     async with running(store):

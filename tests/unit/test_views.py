@@ -201,7 +201,8 @@ def test_story_tells_wishes_notes_and_stages(state: State):
 
 def test_story_of_a_running_group(state: State):
     e = told(state, "training")
-    assert [stage.name for stage in e.stages] == ["seen", "complete", "planned", "bound", "started"]
+    names = ["seen", "complete", "planned", "recorded", "bound", "started"]
+    assert [stage.name for stage in e.stages] == names
     assert [stage.at for stage in e.stages] == sorted(stage.at for stage in e.stages)
     assert [(m.name, m.phase, m.node) for m in e.members] == [
         ("training-0", "Running", "n0"), ("training-1", "Running", "n1"), ("training-2", "Running", "n2"),

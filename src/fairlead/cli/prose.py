@@ -177,19 +177,18 @@ def _list(mark: str, texts: Sequence[str]) -> RenderableType:
 
 
 def _stages(stages: tuple[Stage, ...], now: int, wide: bool) -> RenderableType:
+    """One line, the time of day first and then steps; `wide`: a line each, with every time."""
+    steps = ["", *(f"+{words.step(stage.took)}" for stage in stages[1:])]
+    if not wide:
+        texts = [
+            f"{stage.name} {step or words.moment(stage.at, now)}"
+            for stage, step in zip(stages, steps, strict=True)
+        ]
+        return Padding(Text(", ".join(texts)), (0, 0, 0, 2))
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-    before = 0
-    for stage in stages:
-        step = f"+{_step(stage.at - before)}" if before else ""
-        ago = f"{words.span(now - stage.at)} ago"
-        table.add_row(stage.name, words.instant(stage.at) if wide else ago, step)
-        before = stage.at
+    for stage, step in zip(stages, steps, strict=True):
+        table.add_row(stage.name, f"{words.instant(stage.at)}.{stage.at % 1000:03}", step)
     return Padding(table, (0, 0, 0, 2))
-
-
-def _step(milliseconds: int) -> str:
-    """Steps of a start are often shorter than a second."""
-    return f"{max(milliseconds, 0)}ms" if milliseconds < 10_000 else words.span(milliseconds)
 
 
 def _members(members: tuple[Member, ...], wide: bool) -> RenderableType:

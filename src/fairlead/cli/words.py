@@ -49,6 +49,20 @@ def instant(milliseconds: int) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(milliseconds / 1000))
 
 
+def moment(at: int, now: int) -> str:
+    """Local time to the millisecond, of another day with its date: "12:00:01.204", "Nov 20 12:00:01.204"."""
+    then, today = time.localtime(at / 1000), time.localtime(now / 1000)
+    form = "%H:%M:%S" if then[:3] == today[:3] else "%b %d %H:%M:%S"
+    return f"{time.strftime(form, then)}.{at % 1000:03}"
+
+
+def step(milliseconds: int) -> str:
+    """A length of time that may be very short: 12 ms, 1.2 s, then as `span`."""
+    if milliseconds < 1000:
+        return f"{max(milliseconds, 0)} ms"
+    return f"{milliseconds // 100 / 10:.1f} s" if milliseconds < 60_000 else span(milliseconds)
+
+
 def coming(at: int, now: int) -> str:
     """A time to come, both ways: "in 5m00s, 14:05"; of another day with its date."""
     then, today = time.localtime(at / 1000), time.localtime(now / 1000)

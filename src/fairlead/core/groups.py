@@ -140,6 +140,7 @@ def _unstarted(state: State, group: Group, found: Members, owners: list[Owner]) 
         state.astray[group.id] = None
     group.started_size = group.granted_at = group.bound_at = group.recovering_since = 0
     group.planned_at = group.recorded_at = 0
+    group.planned_at = group.recorded_at = 0
     group.nodes, group.broken = (), ""
     hold = _hold(state, group, found, owners, want.hold)
     if hold is not None:

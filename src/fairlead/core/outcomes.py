@@ -41,6 +41,7 @@ def grant_restored(state: State, event: ev.GrantRestored) -> None:
     if grant.group not in state.groups:  # it ended, and only the news that this grant is settled was lost
         state.settled.append(grant.id)
         return
+    _mark_recorded(state, state.groups[grant.group])
     for place in grant.placements:
         state.restored_pods[place.pod] = grant.group
         pod = state.pods.get(place.pod)
@@ -87,8 +88,16 @@ def store_lost(state: State, event: ev.StoreLost) -> None:
 def recorded(state: State, event: ev.AllocationsRecorded) -> None:
     for grant in state.recording.pop(event.plan, ()):
         for uid in state.grants.get(grant, ()):
-            state.intents[uid].durable = True
+            intent = state.intents[uid]
+            intent.durable = True
             state.to_bind[uid] = None
+            _mark_recorded(state, state.groups.get(intent.group))
+
+
+def _mark_recorded(state: State, group: Group | None) -> None:
+    """Its start is durable from now on; of one that an earlier process recorded, this is when it is known."""
+    if group is not None and group.phase is Phase.STARTING:
+        group.recorded_at = group.recorded_at or state.now
 
 
 def refused(state: State, event: ev.AllocationsRefused) -> None:

@@ -92,12 +92,17 @@ def stages(r: GroupRecord) -> tuple[Stage, ...]:
     known = (
         ("seen", r.first_seen),
         ("complete", r.complete_at),
-        ("planned", r.granted_at),
+        ("planned", r.planned_at or r.granted_at),
+        ("recorded", r.recorded_at),
         ("bound", r.bound_at),
         ("started", r.started_at),
         ("rejected" if r.outcome is Outcome.REJECTED else "ended", r.ended_at),
     )
-    return tuple(Stage(name, at) for name, at in known if at)
+    found: list[Stage] = []
+    for name, at in known:
+        if at:
+            found.append(Stage(name, at, max(at - found[-1].at, 0) if found else 0))
+    return tuple(found)
 
 
 def _head(head: Group) -> Head:

@@ -64,6 +64,8 @@ def verify(state: State, plan: Plan, own: bool = True) -> Verdict:
             stale = _claim(state, group, decision)
         if not stale and group is not None:
             grants.append(_grant(state, group, decision, plan, len(grants)))
+            if not decision.growth:
+                group.planned_at = plan.at if own else state.now
     if stale:
         state.reopen()
     else:

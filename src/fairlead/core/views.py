@@ -65,7 +65,7 @@ def row(
         first_seen=r.first_seen, waited=waited(r, now), duration=r.duration, begin=r.begin,
         estimate=estimate, nodes=r.nodes, complete_at=r.complete_at, granted_at=r.granted_at,
         bound_at=r.bound_at, started_at=r.started_at, ended_at=r.ended_at, promised=r.promised,
-        promised_last=r.promised_last,
+        promised_last=r.promised_last, planned_at=r.planned_at, recorded_at=r.recorded_at,
     )  # fmt: skip
 
 

@@ -66,6 +66,8 @@ class QueueRow(Struct, frozen=True):
     ended_at: int
     promised: int
     promised_last: int
+    planned_at: int
+    recorded_at: int
 
 
 class QueuePage(Struct, frozen=True):
@@ -162,10 +164,11 @@ class GraphPage(Struct, frozen=True):
 
 
 class Stage(Struct, frozen=True):
-    """When a group came this far."""
+    """When a group came this far, and how long that took from the stage before (0 for the first)."""
 
     name: str
     at: int
+    took: int
 
 
 class Ask(Struct, frozen=True):

@@ -62,7 +62,7 @@ class Metrics:
         )
         self._stages = Histogram(
             "fairlead_stage_duration_seconds",
-            "How long a group took to each stage of its start from the stage before: complete (from its first "
+            "How long a group took to each stage of its start from the one before: complete (from its first "
             "member), planned (when the plan was begun), recorded (in the store), bound, started (all run).",
             ["stage"],
             buckets=_STAGES,

@@ -91,7 +91,8 @@ ON CONFLICT (id) DO UPDATE SET
     begin = excluded.begin, phase = excluded.phase, outcome = excluded.outcome, why = excluded.why,
     text = excluded.text, broken = excluded.broken, nodes = excluded.nodes, complete_at = excluded.complete_at,
     granted_at = excluded.granted_at, bound_at = excluded.bound_at, started_at = excluded.started_at,
-    ended_at = excluded.ended_at, promised = excluded.promised, promised_last = excluded.promised_last
+    ended_at = excluded.ended_at, promised = excluded.promised, promised_last = excluded.promised_last,
+    planned_at = excluded.planned_at, recorded_at = excluded.recorded_at
 WHERE group_record IS DISTINCT FROM excluded
 
 -- name: replace_reservations
@@ -110,7 +111,7 @@ UPDATE grant_record SET state = 'settled' WHERE state = 'open' AND id = ANY(%(gr
 -- name: restore_groups
 SELECT id, key, incarnation, namespace, name, seq, first_seen, source, size, seen, priority, queue, duration, begin,
        phase, outcome, why, text, broken, nodes, complete_at, granted_at, bound_at, started_at, ended_at,
-       promised, promised_last
+       promised, promised_last, planned_at, recorded_at
 FROM group_record g
 WHERE phase <> 'ended' OR outcome = 'rejected'
    OR EXISTS (SELECT 1 FROM grant_record r WHERE r."group" = g.id AND r.state = 'open')
@@ -145,7 +146,7 @@ WHERE p.at < %(before)s
 -- name: list_groups
 SELECT id, key, incarnation, namespace, name, seq, first_seen, source, size, seen, priority, queue, duration, begin,
        phase, outcome, why, text, broken, nodes, complete_at, granted_at, bound_at, started_at, ended_at,
-       promised, promised_last
+       promised, promised_last, planned_at, recorded_at
 FROM group_record
 WHERE %(ended)s OR phase <> 'ended'
 ORDER BY array_position(ARRAY['running', 'starting', 'queued', 'held', 'ended'], phase),
@@ -155,7 +156,7 @@ LIMIT %(limit)s
 -- name: find_groups
 SELECT id, key, incarnation, namespace, name, seq, first_seen, source, size, seen, priority, queue, duration, begin,
        phase, outcome, why, text, broken, nodes, complete_at, granted_at, bound_at, started_at, ended_at,
-       promised, promised_last
+       promised, promised_last, planned_at, recorded_at
 FROM group_record
 WHERE id = %(name)s OR name = %(name)s OR (namespace = %(namespace)s AND name = %(rest)s)
 ORDER BY phase = 'ended', seq DESC, incarnation DESC, id
