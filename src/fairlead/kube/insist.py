@@ -11,9 +11,7 @@ from fairlead.kube.errors import ApiError, KubeError, Unreachable
 from fairlead.kube.outcomes import Fence
 
 
-async def insist(
-    request: Callable[[float], Awaitable[None]], deadline: float, fence: Fence
-) -> None:
+async def insist(request: Callable[[float], Awaitable[None]], deadline: float, fence: Fence) -> None:
     """Overload and silence are tried again until `deadline` (monotonic seconds); the last error is raised.
 
     `request` is given the seconds that it may take. KubeError at once when the fence is down.

@@ -161,23 +161,30 @@ class Elector:
         """When the record was first seen as it is now."""
         self._sent = NO_TIME
         """When the last renewal that succeeded was sent: the lease is ours from then on, never longer."""
-        self._leads = False
+        self._led = asyncio.Event()
         self._said = ""
 
     # -- asked by others ---------------------------------------------------------------------------------
 
     def allowed(self) -> float:
         """Seconds that a request sent now may take so that it ends while the lease is ours; 0: send none."""
-        if not self._leads:
+        if not self._led.is_set():
             return 0.0
         return max(0.0, self._sent + self._timing.duration * (1 - DRIFT) - self._clock())
 
     @property
     def standing(self) -> str:
         """Why this one does not lead, in words; "" while it does."""
-        if self._leads:
+        if self._led.is_set():
             return ""
         return f"standby: {self.leader} leads" if self.leader else "standby: nobody leads yet"
+
+    async def until_led(self) -> None:
+        """Returns at once while something may be written, else when it may be."""
+        while not self.allowed():
+            await self._led.wait()
+            if not self.allowed():  # run out, and not noticed yet
+                await self._sleep(self._timing.retry_period)
 
     # -- the life of a leader ----------------------------------------------------------------------------
 
@@ -189,7 +196,7 @@ class Elector:
             if expiry > 0:  # not long after it: the others come too
                 pause = min(pause, expiry + self._timing.retry_period * 0.2 * self._draw())
             await self._sleep(pause)
-        self._leads = True
+        self._led.set()
 
     async def hold(self) -> str:
         """Renews until the lease is lost, and says why it is. From then on nothing may be written."""
@@ -199,11 +206,11 @@ class Elector:
                 if lost := await self._renew():
                     return lost
         finally:
-            self._leads = False
+            self._led.clear()
 
     async def release(self) -> None:
         """Let a standby take over at once. Only when nothing that was sent is under way any more."""
-        self._leads = False
+        self._led.clear()
         lease = self._lease
         if lease is None or lease.spec.holder_identity != self.me:
             return
@@ -246,13 +253,14 @@ class Elector:
         return False
 
     async def _take(self, timeout: float) -> bool:
-        if self._stale or not self._leads:
+        if self._stale or not self._led.is_set():
             found = await self._leases.get(timeout)
             if found is None:
                 return not self._another() and await self._write(None, timeout)
             self._observe(found)
         lease = self._lease
-        if self._another() or lease is None or (self._leads and lease.spec.holder_identity != self.me):
+        lost = self._led.is_set() and self.leader != self.me
+        if self._another() or lease is None or lost:
             return False
         return await self._write(lease, timeout)
 

@@ -5,7 +5,7 @@ not know the engine; all it keeps of the cluster is which shape each waiting pod
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from prometheus_client import CollectorRegistry
 
@@ -13,12 +13,14 @@ from fairlead.kube.access import check_access
 from fairlead.kube.actuate import Actuator
 from fairlead.kube.client import ApiClient
 from fairlead.kube.config import KubeAccess
-from fairlead.kube.outcomes import Stats, always
+from fairlead.kube.outcomes import Fence, Stats, always
+from fairlead.kube.relist import relist
 from fairlead.kube.things import ALL_KINDS
 from fairlead.kube.translate import Kind
 from fairlead.kube.watch import Reflector, SyncGate
+from fairlead.model.audit import Listing
 from fairlead.model.command import Command
-from fairlead.model.event import Event, Listed, PodGone, PodSeen
+from fairlead.model.event import Event, Listed, PodGone, PodSeen, Rewound
 from fairlead.model.pod import Shape
 from fairlead.runtime.port import Inbox
 
@@ -47,6 +49,8 @@ class ShapeBook:
                     self._shapes[pod.uid] = (pod.version, pod.shape)
             case PodGone(uid):
                 self._shapes.pop(uid, None)
+            case Rewound("Pod"):
+                self._shapes.clear()  # since when each has had its shape is told in other versions now
             case Listed("Pod", uids):
                 there = set(uids)
                 self._shapes = {uid: each for uid, each in self._shapes.items() if uid in there}
@@ -74,7 +78,7 @@ class KubePort:
         queue_timeout: float | None = None,
         pod_events: bool = True,
         condition_rate: float = 50.0,
-        fence: Callable[[], bool] = always,
+        fence: Fence = always,
         registry: CollectorRegistry | None = None,
     ) -> None:
         self.stats: Stats = {}
@@ -104,6 +108,10 @@ class KubePort:
     async def check_access(self) -> None:
         """KubeError if this cluster cannot be scheduled with these credentials."""
         await check_access(self._client)
+
+    async def relist(self) -> list[Listing]:
+        """What the cluster has now of all that is watched. KubeError if it cannot be listed."""
+        return await relist(self._client, self._kinds)
 
     async def run(self, inbox: Inbox) -> None:
         self._actuator.attach(inbox)

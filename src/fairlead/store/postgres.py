@@ -12,7 +12,7 @@ import contextlib
 import os
 import secrets
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from pathlib import Path
 
 import psycopg
@@ -50,6 +50,8 @@ class PostgresStore:
     """Give `data` for the embedded server or `url` for your own; `url` wins.
 
     Times are in milliseconds, but for `patience`: the seconds after which a silent server counts as lost.
+    `elected` returns while this process is the elected one: nothing is connected before, and whoever still
+    writes then has lost its lease and is ended. Without it the first one leads, and others wait for its end.
     """
 
     handles = batches.HANDLES
@@ -64,6 +66,7 @@ class PostgresStore:
         flush_every: int = 100,
         patience: float = 30.0,
         now: Callable[[], int] = _wall_clock,
+        elected: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         if not url and data is None:
             raise ValueError("a data folder or a database URL is needed")
@@ -74,12 +77,15 @@ class PostgresStore:
         self.transactions = 0
         self.error = "not connected yet"
         """Why the store is not ready right now, "" when it is."""
+        self.fenced = asyncio.Event()
+        """Set when a newer leader owns the database: nothing is written any more."""
         self._url = url
         self._request_timeout = request_timeout
         self._retention = retention
         self._pause = flush_every / 1000
         self._patience = patience
         self._now = now
+        self._elected = elected
         self._me = f"fairlead {os.getpid()} {secrets.token_hex(4)}"
         self._buffer = batches.Buffer()
         self._wake = asyncio.Event()
@@ -87,7 +93,6 @@ class PostgresStore:
         self._written: tuple[Reserve, ...] | None = None
         self._session: Session | None = None
         self._inbox: Inbox | None = None
-        self._fenced = False
         self._told = False
         self._synced = False
         self._closing = False
@@ -108,7 +113,7 @@ class PostgresStore:
     def perform(self, commands: Sequence[Command]) -> None:
         """Queue; a plan goes out at once, all else within `flush_every`."""
         for command in commands:
-            if self._fenced and isinstance(command, RecordAllocations):
+            if self.fenced.is_set() and isinstance(command, RecordAllocations):
                 self._emit(AllocationsRefused(command.plan, self.error))
                 continue
             self._buffer.add(command)
@@ -160,7 +165,9 @@ class PostgresStore:
     async def _live(self) -> None:
         """The life of the port: one session after the other."""
         attempt = 0
-        while not self._fenced:
+        while not self.fenced.is_set():
+            if self._elected is not None:
+                await self._elected()
             try:
                 self._session = session = await self._connect()
                 attempt = 0
@@ -190,7 +197,8 @@ class PostgresStore:
         if self.server is not None:
             await asyncio.to_thread(self.server.ensure)
         async with self._patient():
-            session = await open_session(self.url, self._me, self.epoch)
+            elected = self._elected is not None
+            session = await open_session(self.url, self._me, self.epoch, elected)
         try:
             restored: list[Event] = []
             async with self._patient():
@@ -274,7 +282,7 @@ class PostgresStore:
 
     async def _give_up(self, error: FencedError) -> None:
         """A newer leader owns the store. A pending plan that did get through is the newer one's to adopt."""
-        self._fenced = True
+        self.fenced.set()
         plans = list(self._buffer.plans)
         try:
             recorded = await sessions.recorded(self.url, self._me, plans) if plans else set[str]()
@@ -289,7 +297,7 @@ class PostgresStore:
         if error != self.error:
             _log.warning("store lost", error=error)
         self.error = error
-        if not self._told or self._fenced:
+        if not self._told or self.fenced.is_set():
             self._told = True
             self._emit(StoreLost(error))
 

@@ -50,6 +50,16 @@ SELECT pg_terminate_backend(pid, 2000) FROM pg_stat_activity
 WHERE application_name = %(me)s AND datname = current_database() AND usename = current_user
   AND pid <> pg_backend_pid()
 
+-- name: end_writer
+SELECT pg_terminate_backend(pid, 5000)
+FROM (SELECT DISTINCT l.pid FROM pg_locks l
+      WHERE l.granted AND l.pid <> pg_backend_pid()
+        AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+        AND ((l.locktype = 'advisory' AND l.objsubid = 1
+              AND (l.classid::bigint << 32) + l.objid::bigint = 7021788102202)
+          OR (l.locktype = 'relation' AND l.relation = to_regclass('fairlead.leader')
+              AND l.mode = 'RowExclusiveLock'))) writers
+
 -- name: take_leadership
 UPDATE leader SET epoch = epoch + 1, holder = %(holder)s, since = %(now)s RETURNING epoch
 

@@ -115,11 +115,14 @@ async def recorded(url: str, me: str, plans: list[str]) -> set[str]:
         await conn.close()
 
 
-async def open_session(url: str, me: str, epoch: int) -> Session:
-    """Connected, alone, and at the known schema. Raises StoreError, FencedError or psycopg.Error."""
+async def open_session(url: str, me: str, epoch: int, elected: bool = False) -> Session:
+    """Connected, alone, and at the known schema. Raises StoreError, FencedError or psycopg.Error.
+
+    `elected`: who else has the lock has lost its lease. If we have not led yet (`epoch` 0) it is ended.
+    """
     guard = await connect(url, me)
     try:
-        if not await _be_alone(guard, me):
+        if not await _be_alone(guard, me, force=elected and not epoch):
             await _say_who_leads(guard, epoch)
         await schema.migrate(guard)
         return Session(guard, await connect(url, me))
@@ -128,10 +131,15 @@ async def open_session(url: str, me: str, epoch: int) -> Session:
         raise
 
 
-async def _be_alone(guard: Connection, me: str) -> bool:
-    """Our own dead connections may still hold the lock, or even be about to commit: end them first."""
+async def _be_alone(guard: Connection, me: str, force: bool) -> bool:
+    """Our own dead connections may still hold the lock, or even be about to commit: end them first.
+
+    By `force` also those of another, and what it has under way: stopped or cut off, it would never let go.
+    """
     await guard.execute(SQL["end_own_leftovers"], {"me": me})
     for pause in (0.05, 0.2, 0):
+        if force and await (await guard.execute(SQL["end_writer"])).fetchall():
+            _log.warning("ended the database sessions of the scheduler that led before")
         row = await (await guard.execute(SQL["try_lock_writer"])).fetchone()
         if row and row[0]:
             return True
