@@ -23,7 +23,7 @@ from fairlead.model.pod import Pod
 
 RECREATED_BY = ("Job", "ReplicaSet", "StatefulSet", "ReplicationController")
 """Controllers that bring a new pod for one that was evicted."""
-_MAX_EVICTIONS = 3
+MAX_EVICTIONS = 3
 _BACKOFF = (1_000, 2_000, 5_000, 10_000, 30_000)
 
 
@@ -142,7 +142,7 @@ def _step_three(state: State, group: Group, found: Members) -> list[Command]:
     bare = len(found.bound) - len(recreated)
     seconds = state.settings.recovery // 1000
     text = f"only {len(found.bound)} of {group.started_size} members could be bound within {seconds} s"
-    if group.evictions >= _MAX_EVICTIONS or (bare and not recreated):
+    if group.evictions >= MAX_EVICTIONS or (bare and not recreated):
         group.broken = text
         group.bound_at = group.bound_at or state.now
         move(state, group, Phase.RUNNING, Reason(Why.BROKEN, text))

@@ -140,7 +140,6 @@ def _unstarted(state: State, group: Group, found: Members, owners: list[Owner]) 
         state.astray[group.id] = None
     group.started_size = group.granted_at = group.bound_at = group.recovering_since = 0
     group.planned_at = group.recorded_at = 0
-    group.planned_at = group.recorded_at = 0
     group.nodes, group.broken = (), ""
     hold = _hold(state, group, found, owners, want.hold)
     if hold is not None:
@@ -301,7 +300,9 @@ def _look_after(state: State, group: Group, found: Members, done: int) -> None:
     nodes.update(dict.fromkeys(pod.node for pod in found.bound))
     if len(nodes) != len(group.nodes):
         group.nodes = tuple(nodes)
-    if group.broken and done >= group.started_size:
+    if group.crowded and not state.inventory.over(group.crowded):
+        group.crowded = ""
+    if group.broken and done >= group.started_size and not group.crowded:
         _whole(group)
         move(state, group, Phase.RUNNING, Reason(Why.RUNNING))
     if group.attempts and not (found.intended or found.waiting):

@@ -10,6 +10,7 @@ Invariant (`check`): free + sum of what is held = capacity, on every node and re
 from typing import NamedTuple
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from fairlead.core.labels import ImageTable, NodeClasses, image_table
@@ -108,6 +109,18 @@ class Inventory:
             return False
         return all(self.free[resource, row] >= need * times for resource, need in self.vector(amounts).pairs)
 
+    def over(self, name: str) -> dict[int, int]:
+        """Resource row -> by how much more is held on the node than it has. A node that is gone has none.
+
+        Places do not count: they keep others off, but whoever comes all the same can run.
+        """
+        row = self.rows.get(name)
+        if row is None or self.gone_at[row]:
+            return {}
+        found = {int(r): -int(self.free[r, row]) for r in np.flatnonzero(self.free[:, row] < 0)}
+        found.pop(self.resources.get(PLACES, -1), None)
+        return found
+
     def check(self) -> list[str]:
         """Every way in which `free + held = capacity` does not hold; empty when all is well."""
         used = np.zeros_like(self.capacity)
@@ -157,6 +170,10 @@ class Inventory:
             self._classes = None
             self.possible, self.needs = {}, {}
 
+    def forget_versions(self) -> None:
+        """Whatever is told next of a node is newer than what is known."""
+        self.nodes = [None if node is None else replace(node, version=-1) for node in self.nodes]
+
     def hold(self, uid: str, node: str, amounts: Amounts) -> bool:
         """Let the pod hold these amounts on the node and nothing elsewhere. Returns whether that is new."""
         old = self.held.get(uid)
@@ -192,6 +209,19 @@ class Inventory:
             vector = self.vector(amounts)
             self.free[vector.rows, row] += vector.amounts
         return True
+
+    def recount(self) -> None:
+        """Count everything anew from the nodes and from what each pod holds, and forget what rests on it."""
+        self._by_node, self.uses = {}, {}
+        for row, node in enumerate(self.nodes):
+            self._set_capacity(row, node.allocatable if node is not None else ())
+        self.free[:] = self.capacity
+        held, self.held = self.held, {}
+        for uid, (name, amounts) in held.items():
+            self.hold(uid, name, amounts)
+        self.metadata_version += 1
+        self.nominal_version += 1
+        self.possible, self.needs, self._classes, self._images = {}, {}, None, None
 
     # -- inside --------------------------------------------------------------------------------------
 

@@ -73,6 +73,8 @@ class Group:
         self.since = first_seen
         """When the phase or the reason last changed."""
         self.broken = ""
+        self.crowded = ""
+        """A node on which it met others and not all fit; nobody would bring its pods again."""
         self.completed, self.failed = 0, 0
         self.started_size = 0
         """How many members the start was granted for; 0 before any."""
@@ -83,7 +85,6 @@ class Group:
         self.rejected_for: object = None
         """The (tasks, nominal version) that a Reject rests on."""
         self.complete_at = self.granted_at = self.bound_at = self.started_at = self.ended_at = 0
-        self.planned_at = self.recorded_at = 0
         self.planned_at = self.recorded_at = 0
         self.nodes: tuple[str, ...] = ()
         self.requests: tuple[Request, ...] = ()
@@ -125,7 +126,6 @@ class Group:
             started_at=self.started_at, ended_at=self.ended_at, promised=self.promised,
             promised_last=self.promised_last if self.granted_at else 0,
             planned_at=self.planned_at, recorded_at=self.recorded_at,
-            planned_at=self.planned_at, recorded_at=self.recorded_at,
         )  # fmt: skip
 
     @classmethod
@@ -138,7 +138,6 @@ class Group:
         group.complete_at, group.granted_at, group.bound_at = r.complete_at, r.granted_at, r.bound_at
         group.started_at, group.ended_at, group.nodes = r.started_at, r.ended_at, r.nodes
         group.promised, group.promised_last = r.promised, r.promised_last
-        group.planned_at, group.recorded_at = r.planned_at, r.recorded_at
         group.planned_at, group.recorded_at = r.planned_at, r.recorded_at
         group.started_size = r.size if r.granted_at else 0
         group.saved = r

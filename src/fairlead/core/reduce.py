@@ -11,9 +11,12 @@ from typing import Any, cast
 
 from msgspec import structs
 
-from fairlead.core import outcomes, things
+from fairlead.core import outcomes, repair, things
+from fairlead.core.encounters import landed_before, meet
 from fairlead.core.grouping import Key, key_of
 from fairlead.core.live import Group
+from fairlead.core.redate import clock_jumped
+from fairlead.core.rewind import rewound
 from fairlead.core.state import State
 from fairlead.core.tombstones import bury
 from fairlead.model import event as ev
@@ -57,6 +60,10 @@ def _pod_seen(state: State, event: ev.PodSeen) -> None:
     if intent is not None and (pod.node or pod.ended):
         state.drop_intent(pod.uid)
     state.recount(pod.uid)
+    if pod.ended:
+        state.landed.pop(pod.uid, None)
+    elif pod.node and not (old is not None and old.node):
+        meet(state, pod)
 
 
 def _shown(pod: Pod) -> tuple[object, ...]:
@@ -163,6 +170,7 @@ def _count_end(state: State, old: Pod | None, pod: Pod) -> None:
 def _pod_gone(state: State, event: ev.PodGone) -> None:
     bury(state, event.uid)
     state.early.pop(event.uid, None)
+    state.landed.pop(event.uid, None)
     if state.pods.pop(event.uid, None) is None:
         return
     state.drop_intent(event.uid)
@@ -282,11 +290,16 @@ def _synced(state: State, event: ev.Synced) -> None:
     if not state.missing and not state.synced:
         state.synced = True
         state.reopen()
+        landed_before(state)
         state.restored_pods.clear()
         for uid in [u for u in state.intents if u not in state.pods]:  # deleted while nobody watched
             state.drop_intent(uid)
         for group in state.groups:
             state.touch(group)
+
+
+def _repaired(state: State, event: ev.Repaired) -> None:
+    repair.repair(state, event, reduce)
 
 
 _HANDLERS: dict[type, Callable[[State, Any], None]] = cast(
@@ -301,7 +314,10 @@ _HANDLERS: dict[type, Callable[[State, Any], None]] = cast(
         ev.ThingSeen: things.seen,
         ev.ThingGone: things.gone,
         ev.Listed: _listed,
+        ev.Rewound: rewound,
+        ev.Repaired: _repaired,
         ev.Tick: _tick,
+        ev.ClockJumped: clock_jumped,
         ev.Synced: _synced,
         ev.GroupRestored: outcomes.group_restored,
         ev.GrantRestored: outcomes.grant_restored,

@@ -1,0 +1,98 @@
+"""Where another scheduler bound without asking and not all fit, ours give way (design.md §5).
+
+A reconciler, run by the engine after each batch over the nodes in `State.raced`. Two schedulers that bind to
+one node within a moment cannot know of each other; the watch shows it, and then the members of ours that came
+last are evicted, if their controller brings new ones. Bare pods stay and their group is flagged broken,
+loudly. Must not touch a pod that has been there for long, nor one for which the node merely shrank.
+"""
+
+from collections.abc import Sequence
+
+from fairlead.control.ladder import MAX_EVICTIONS, RECREATED_BY
+from fairlead.core.live import Group
+from fairlead.core.state import State
+from fairlead.model.command import Command, Evict, ObjectRef
+from fairlead.model.group import Why
+from fairlead.model.pod import Pod
+
+
+def give_way(state: State, _: Sequence[Group]) -> list[Command]:
+    """Evictions that make room on the nodes where ours met others."""
+    return [command for node in list(state.raced) for command in _on_node(state, node)]
+
+
+def _on_node(state: State, node: str) -> list[Command]:
+    lack = _lack(state, node)
+    if not lack:
+        _over(state, node)
+        return []
+    if state.now < state.raced[node]:
+        return []
+    recent = [pod for uid in reversed(state.landed) if (pod := state.pods.get(uid)) and pod.node == node]
+    commands: list[Command] = []
+    for pod in recent:
+        if not (pod.ended or pod.deleting) and _helps(state, pod, lack):
+            commands += _evict(state, pod, lack)
+    if commands:
+        state.raced[node] = state.now + state.settings.request_timeout
+        state.wake(state.raced[node], "")
+    elif not any(intent.node == node for intent in state.intents.values()):  # nothing else is to come
+        _flag(state, node, recent)
+    return commands
+
+
+def _over(state: State, node: str) -> None:
+    del state.raced[node]
+    for group in state.groups.values():
+        if group.crowded == node:
+            state.touch(group.id)
+
+
+def _evict(state: State, pod: Pod, lack: dict[int, int]) -> list[Command]:
+    group = state.groups.get(state.group_of.get(pod.uid, ""))
+    recreated = pod.owner is not None and pod.owner.kind in RECREATED_BY
+    if group is None or not recreated or group.evictions >= MAX_EVICTIONS:
+        return []
+    _give_back(state, pod, lack)
+    group.evictions += 1
+    text = f"another scheduler placed pods on {pod.node}, and not all fit: this one gives way"
+    state.alarms.append((_ref(pod), Why.YIELDED, text))
+    return [Evict(_ref(pod), text, None if pod.started else 0)]
+
+
+def _lack(state: State, node: str) -> dict[int, int]:
+    """Resource -> how much too much is held, without what is on its way out already."""
+    lack = state.inventory.over(node)
+    if lack:
+        for uid in state.inventory.holders(node):
+            pod = state.pods.get(uid)
+            if pod is not None and pod.node and pod.deleting:
+                _give_back(state, pod, lack)
+    return lack
+
+
+def _give_back(state: State, pod: Pod, lack: dict[int, int]) -> None:
+    for row, amount in state.inventory.vector(state.asked(pod)).pairs:
+        if row in lack:
+            lack[row] -= amount
+            if lack[row] <= 0:
+                del lack[row]
+
+
+def _helps(state: State, pod: Pod, lack: dict[int, int]) -> bool:
+    return any(row in lack for row, _ in state.inventory.vector(state.asked(pod)).pairs)
+
+
+def _flag(state: State, node: str, pods: list[Pod]) -> None:
+    """Nobody would bring these again, so they stay."""
+    for pod in pods:
+        group = state.groups.get(state.group_of.get(pod.uid, ""))
+        if group is not None and not group.crowded:
+            group.crowded = node
+            group.broken = f"another scheduler placed pods on {node} at the same time, and not all fit there"
+            state.alarms.append((_ref(pod), Why.BROKEN, group.broken))
+            state.note(group.id)
+
+
+def _ref(pod: Pod) -> ObjectRef:
+    return ObjectRef("Pod", pod.namespace, pod.name, pod.uid, pod.version)

@@ -1,0 +1,57 @@
+"""Pods of ours that met those of other schedulers on a node within a moment, so that not all fit.
+
+Called by `core.reduce` when a pod is seen on a node for the first time. Only notes it: `control.races` gives
+way. Two who bind without asking each other can meet only shortly after a bind of ours, so that is how long
+our pods are remembered.
+"""
+
+from collections.abc import Iterable
+
+from fairlead.core.state import State
+from fairlead.model.pod import Pod
+
+MOMENT = 30_000
+"""Milliseconds after a bind of ours in which another's may have been decided without knowing of it."""
+
+
+def meet(state: State, pod: Pod) -> None:
+    """A pod has come to a node."""
+    if not state.synced:
+        return
+    if state.ours(pod):
+        _land(state, pod.uid)
+    if state.landed or state.intents:
+        _look(state, (pod.node,))
+
+
+def landed_before(state: State) -> None:
+    """All sources are in: what an earlier process had begun to bind may have met others meanwhile."""
+    begun = dict.fromkeys(state.restored_pods)
+    for group in state.groups.values():
+        if group.granted_at and group.granted_at + MOMENT > state.now:
+            begun.update(dict.fromkeys(group.pods))
+    for uid in begun:
+        pod = state.pods.get(uid)
+        if pod is not None and pod.node and not pod.ended:
+            _land(state, uid)
+    _look(state, {state.pods[uid].node: None for uid in state.landed})
+
+
+def _land(state: State, uid: str) -> None:
+    state.landed[uid] = state.now
+    while state.landed:
+        oldest = next(iter(state.landed))
+        if state.landed[oldest] + MOMENT > state.now:
+            break
+        del state.landed[oldest]
+
+
+def _look(state: State, nodes: Iterable[str]) -> None:
+    for node in nodes:
+        if node in state.raced or not state.inventory.over(node):
+            continue
+        since = state.now - MOMENT
+        holders = state.inventory.holders(node)
+        if any(uid in state.intents or state.landed.get(uid, since) > since for uid in holders):
+            state.raced[node] = 0
+            state.races += 1
