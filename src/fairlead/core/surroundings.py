@@ -6,7 +6,7 @@ cache: the claim, or the volume, looks as it will once that is written. Must not
 """
 
 from collections.abc import Mapping
-from typing import TypeVar, cast
+from typing import NamedTuple, TypeVar, cast
 
 from msgspec.structs import replace
 
@@ -27,6 +27,13 @@ Name = tuple[str, str]
 """Namespace ("" for what is in none) and name; of what nobody names: its uid."""
 IMPLICIT = "deviceclass.resource.kubernetes.io/"
 """Every DeviceClass also backs the extended resource of its own name under this prefix."""
+
+
+class Shelf(NamedTuple):
+    """All that was seen of one kind: uid -> name and version, name -> the thing."""
+
+    records: dict[str, tuple[Name, int]]
+    things: dict[Name, Thing]
 
 
 class Choice:
@@ -129,6 +136,10 @@ class Surroundings:
         records = self._records[kind]
         return [uid for uid, (_, known) in records.items() if uid not in present and known <= version]
 
+    def shelves(self) -> dict[str, Shelf]:
+        """Copies of all that was seen, by kind."""
+        return {kind: Shelf(self._records[kind].copy(), seen.copy()) for kind, seen in self._seen.items()}
+
     def backed(self, resource: str) -> str:
         """The DeviceClass that backs this extended resource, the first by name; "" if none does."""
         classes = self.all(DeviceClass)
@@ -154,6 +165,21 @@ class Surroundings:
             things[name] = thing
             self._changed(name, thing)
         return changed, old if old != uid else ""
+
+    def forget_versions(self, kind: str) -> None:
+        """Whatever is told next of that kind is newer than what is known."""
+        records = self._records[kind]
+        records.update({uid: (name, -1) for uid, (name, _) in records.items()})
+
+    def doubt(self, kind: type[Thing] | Thing, uid: str, version: int) -> None:
+        """Let what is known of this uid count as older than `version` if it is of that very version."""
+        record = self._records[kind_of(kind)].get(uid)
+        if record is not None and record[1] == version:
+            self._records[kind_of(kind)][uid] = (record[0], version - 1)
+
+    def version_of(self, uid: str) -> int:
+        """The version that the object was seen at; -1 if it is not known."""
+        return next((records[uid][1] for records in self._records.values() if uid in records), -1)
 
     def drop(self, uid: str) -> Thing | None:
         """The object is gone. Returns what it was; None if it was not known."""

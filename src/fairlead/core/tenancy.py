@@ -9,7 +9,7 @@ what is held. Must not choose nodes.
 """
 
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import structs
 
@@ -29,6 +29,13 @@ WHOLE = 1 << 20
 _RESIDENTS = ("DaemonSet", "Node")
 _KEPT = 256
 Where = tuple[Expression, ...]
+
+
+class Tenant(NamedTuple):
+    """What matters here of a group, when the group itself goes on changing."""
+
+    layout: Layout
+    source: str
 
 
 def lay(state: "State", group: "Group", layout: Layout) -> None:
@@ -57,7 +64,7 @@ def _count_places(state: "State") -> None:
     state.reopen()
 
 
-def takes(pod: Pod, group: "Group | None") -> int:
+def takes(pod: Pod, group: "Group | Tenant | None") -> int:
     """How many of its node's places the pod takes; `group` is its group if it is Fairlead's."""
     if group is not None and group.layout.exclusive:
         return WHOLE

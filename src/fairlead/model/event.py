@@ -88,7 +88,7 @@ class Listed(Struct, frozen=True, gc=False, tag="listed"):
 
 
 class Repaired(Struct, frozen=True, gc=False, tag="repaired"):
-    """An audit found the state wrong: these objects are, or are gone, as a list says that was asked for at `at`.
+    """An audit found the state wrong: these objects are, or are gone, as a list asked for at `at` has it.
 
     They hold even against what is known at the same version, and against tombstones from before `at`
     (milliseconds since the epoch). `recount`: all that is derived from objects is counted anew.

@@ -6,7 +6,9 @@ as each method says, and go out in seconds. Must not decide anything, and must n
 counter's step per call.
 """
 
-from collections.abc import Mapping
+import math
+import time
+from collections.abc import Iterable, Mapping
 
 import prometheus_client
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -86,6 +88,22 @@ class Metrics:
         self._races = Counter(
             "fairlead_races", "Nodes on which pods of others met ours and not all fit.", registry=r
         )
+        self._audits = Counter("fairlead_audits", "Audits, by what came of them.", ["result"], registry=r)
+        self._differences = Counter(
+            "fairlead_audit_differences", "Differences that audits found.", ["kind"], registry=r
+        )
+        self._audit = Histogram(
+            "fairlead_audit_duration_seconds",
+            "From the first list to the report.",
+            buckets=_SHORT,
+            registry=r,
+        )
+        self._audit_age = Gauge(
+            "fairlead_audit_age_seconds",
+            "Since the last audit that could be made; NaN before any.",
+            registry=r,
+        )
+        self._audited = math.nan
         self._store_up = Gauge("fairlead_store_up", "1 while the store answers.", registry=r)
         self._pending = Gauge("fairlead_store_pending_records", "Records still to be written.", registry=r)
         self._ready = Gauge("fairlead_ready", "1 while groups can be placed.", registry=r)
@@ -142,6 +160,15 @@ class Metrics:
         self._store_up.set(up)
         self._pending.set(pending)
 
+    def audited(self, result: str, seconds: float, kinds: Iterable[str]) -> None:
+        """An audit was made: "clean", "differences" or "failed", with the kind of each difference."""
+        self._audits.labels(result).inc()
+        for kind in kinds:
+            self._differences.labels(kind).inc()
+        if result != "failed":
+            self._audit.observe(seconds)
+            self._audited = time.monotonic()
+
     # -- called when somebody asks -------------------------------------------------------------------
 
     def render(
@@ -158,4 +185,5 @@ class Metrics:
             self._resources.labels(name, "capacity").set(capacity)
             self._resources.labels(name, "free").set(free)
         self._ready.set(ready)
+        self._audit_age.set(time.monotonic() - self._audited)
         return generate_latest(self.registry)

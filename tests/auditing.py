@@ -1,0 +1,54 @@
+"""What tests of the audit share: lists of a simulated cluster, and an audit without a clock or a loop."""
+
+from collections.abc import Sequence
+
+from fairlead.core.audit import Look, Pictures, comparing, drawing, miscounted, repairs
+from fairlead.core.differences import named, of_columns
+from fairlead.core.engine import Engine
+from fairlead.core.moment import take
+from fairlead.core.rebuild import now
+from fairlead.core.state import State
+from fairlead.model import event as ev
+from fairlead.model.audit import Difference, Listing
+from fairlead.sim.world import World
+
+OWNERS = ("Job", "ReplicaSet", "StatefulSet")
+
+
+def listings(world: World) -> list[Listing]:
+    """What the simulated API server would list at this instant."""
+    owners = {kind: [o for o in world.owners.values() if o.kind == kind] for kind in OWNERS}
+    return [
+        Listing("Pod", world.version, tuple(ev.PodSeen(pod) for pod in world.pods.values())),
+        Listing("Node", world.version, tuple(ev.NodeSeen(node) for node in world.nodes.values())),
+        *(
+            Listing(kind, world.version, tuple(ev.OwnerSeen(o) for o in each))
+            for kind, each in owners.items()
+        ),
+    ]
+
+
+def look(state: State, lists: Sequence[Listing], since: int | None = None) -> tuple[Look, Pictures]:
+    """One comparison of the state as it is."""
+    moment = take(state)
+    found = now(comparing(moment, lists, state.now if since is None else since))
+    return found, now(drawing(moment, found))
+
+
+def differences(state: State, lists: Sequence[Listing]) -> list[Difference]:
+    """All that an audit would name."""
+    found, pictures = look(state, lists)
+    return [*map(named, found.found), *(of_columns(pictures, name) for name in miscounted(pictures))]
+
+
+def repair(engine: Engine, lists: Sequence[Listing]) -> None:
+    """Put right what an audit finds."""
+    found, pictures = look(engine.state, lists)
+    for event in repairs(found.found, engine.state.now, bool(miscounted(pictures))):
+        engine.learn([ev.Tick(engine.state.now), event])
+
+
+def digests(state: State, lists: Sequence[Listing]) -> tuple[str, str]:
+    """Of the picture that events made, and of the one that is counted anew."""
+    _, pictures = look(state, lists)
+    return pictures.here.digest, pictures.there.digest
