@@ -75,17 +75,18 @@ def flow_of(cluster: Cluster, token: str) -> str:
 
 
 def labelled(admin: Admin) -> list[str]:
-    kinds = "clusterroles,clusterrolebindings,flowschemas,prioritylevelconfigurations,serviceaccounts"
+    kinds = "clusterroles,clusterrolebindings,roles,rolebindings,flowschemas,prioritylevelconfigurations"
+    kinds += ",serviceaccounts"
     return admin(f"kubectl get {kinds} -A -l app.kubernetes.io/name=fairlead -o name").split()
 
 
 def test_an_ordinary_account_will_do(admin: Admin) -> None:
     namespace, apply = admin.chapter("Apply").splitlines()
     admin(namespace)
-    assert admin(f"{apply} --dry-run=server").count("(server dry run)") == 5
+    assert admin(f"{apply} --dry-run=server").count("(server dry run)") == 7
     assert labelled(admin) == []
     admin(apply)
-    assert len(labelled(admin)) == 5
+    assert len(labelled(admin)) == 7
 
     admin(admin.chapter("A kubeconfig for the account"))
     kubeconfig = admin.folder / "fairlead.kubeconfig"

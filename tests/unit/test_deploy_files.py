@@ -5,7 +5,7 @@ from typing import Any
 
 import yaml
 
-from fairlead.kube.access import NEEDED
+from fairlead.kube.access import NEEDED, Right, to_elect
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 
@@ -14,21 +14,32 @@ def objects(name: str) -> dict[str, dict[str, Any]]:
     return {each["kind"]: each for each in yaml.safe_load_all((DEPLOY / name).read_text(encoding="utf-8"))}
 
 
-def test_the_role_is_what_is_asked_for_at_start():
-    granted = [
-        (verb, *resource.partition("/")[::2], group)
-        for rule in objects("rbac.yaml")["ClusterRole"]["rules"]
+def granted(role: dict[str, Any]) -> list[Right]:
+    return sorted(
+        Right(verb, resource.partition("/")[0], group, resource.partition("/")[2])
+        for rule in role["rules"]
         for group in rule["apiGroups"]
         for resource in rule["resources"]
         for verb in rule["verbs"]
-    ]
-    assert sorted(granted) == sorted((right.verb, right.resource, right.sub, right.group) for right in NEEDED)
+    )
+
+
+def test_the_role_is_what_is_asked_for_at_start():
+    assert granted(objects("rbac.yaml")["ClusterRole"]) == sorted(NEEDED)
+
+
+def test_RA3_a_role_of_its_own_lets_replicas_elect_a_leader():
+    role, binding = objects("rbac.yaml")["Role"], objects("rbac.yaml")["RoleBinding"]
+    assert granted(role) == sorted(right._replace(namespace="") for right in to_elect("fairlead"))
+    assert role["metadata"]["namespace"] == binding["metadata"]["namespace"] == "fairlead"
+    assert binding["roleRef"]["kind"] == "Role" and binding["roleRef"]["name"] == role["metadata"]["name"]
 
 
 def test_all_files_mean_the_same_account():
     account = objects("rbac.yaml")["ServiceAccount"]["metadata"]
     meant = {"name": account["name"], "namespace": account["namespace"]}
-    assert objects("rbac.yaml")["ClusterRoleBinding"]["subjects"] == [{"kind": "ServiceAccount", **meant}]
+    for kind in ("ClusterRoleBinding", "RoleBinding"):
+        assert objects("rbac.yaml")[kind]["subjects"] == [{"kind": "ServiceAccount", **meant}]
     flow = objects("flowschema.yaml")["FlowSchema"]["spec"]
     assert [each["serviceAccount"] for each in flow["rules"][0]["subjects"]] == [meant]
     level = objects("flowschema.yaml")["PriorityLevelConfiguration"]["metadata"]["name"]

@@ -5,6 +5,7 @@ here they are raised as KubeError, so that a wrong flag does not look like a lon
 """
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -32,6 +33,8 @@ class Right(NamedTuple):
     resource: str
     group: str = ""
     sub: str = ""
+    namespace: str = ""
+    """Where it is needed; "" is in all namespaces."""
 
     def __str__(self) -> str:
         resource = f"{self.resource}/{self.sub}" if self.sub else self.resource
@@ -70,19 +73,32 @@ NEEDED = (
 )
 
 
-async def check_access(client: ApiClient) -> None:
+def to_elect(namespace: str) -> tuple[Right, ...]:
+    """What leader election needs besides."""
+    verbs = ("get", "create", "update")
+    return tuple(Right(verb, "leases", "coordination.k8s.io", namespace=namespace) for verb in verbs)
+
+
+async def check_access(client: ApiClient, more: Sequence[Right] = ()) -> None:
     """KubeError naming the fault: no answer, a certificate, 401, or the missing verbs."""
+    rights = (*NEEDED, *more)
     try:
-        allowed = await asyncio.gather(*(_allowed(client, right) for right in NEEDED))
+        allowed = await asyncio.gather(*(_allowed(client, right) for right in rights))
     except ApiError as error:
         if error.status != 403:
             raise
         raise KubeError(f"{error} (this account may not even ask what it may do)") from error
-    missing = [str(right) for right, ok in zip(NEEDED, allowed, strict=True) if not ok]
+    missing = [right for right, ok in zip(rights, allowed, strict=True) if not ok]
+    who = f"forbidden: the account of {client.access.source} may not"
+    if everywhere := [str(right) for right in missing if not right.namespace]:
+        raise KubeError(
+            f"{who} {', '.join(everywhere)}"
+            " in all namespaces. Bind it to a ClusterRole with these rules (RBAC)"
+        )
     if missing:
         raise KubeError(
-            f"forbidden: the account of {client.access.source} may not {', '.join(missing)}"
-            " in all namespaces. Bind it to a ClusterRole with these rules (RBAC)"
+            f"{who} {', '.join(map(str, missing))} in the namespace {missing[0].namespace}. Bind it to a Role"
+            " with these rules there (RBAC), or name another --lease-namespace"
         )
 
 
@@ -90,6 +106,8 @@ async def _allowed(client: ApiClient, right: Right) -> bool:
     attributes = {"verb": right.verb, "resource": right.resource, "group": right.group}
     if right.sub:
         attributes["subresource"] = right.sub
+    if right.namespace:
+        attributes["namespace"] = right.namespace
     body: dict[str, Any] = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SelfSubjectAccessReview",

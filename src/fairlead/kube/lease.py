@@ -190,13 +190,18 @@ class Elector:
 
     async def acquire(self) -> None:
         """Returns once the lease is ours. Faults of the API server are waited out."""
+        told = None
         while not await self._attempt(self._timing.renew_deadline / 2):
+            if self.leader != told:
+                told = self.leader
+                _log.info("stands by", leader=told or "nobody yet")
             pause = self._timing.retry_period * (1 + JITTER * self._draw())
             expiry = self._seen_at + self._patience() - self._clock()
             if expiry > 0:  # not long after it: the others come too
                 pause = min(pause, expiry + self._timing.retry_period * 0.2 * self._draw())
             await self._sleep(pause)
         self._led.set()
+        _log.info("leads", replica=self.me, before=told or "")
 
     async def hold(self) -> str:
         """Renews until the lease is lost, and says why it is. From then on nothing may be written."""
@@ -242,14 +247,15 @@ class Elector:
 
     async def _attempt(self, timeout: float) -> bool:
         """Take or renew the lease if that may be done now. False when another has it, or on any fault."""
+        text = ""
         for _ in range(2):
             try:
                 return await self._take(timeout)
             except KubeError as error:
-                self._stale = True
+                text, self._stale = str(error), True
                 if not isinstance(error, ApiError) or error.status not in (404, 409):
-                    self._say(str(error))
-                    return False  # else it has changed, or is gone: who has it now?
+                    break  # else it has changed, or is gone: who has it now?
+        self._say(text)
         return False
 
     async def _take(self, timeout: float) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from prometheus_client import CollectorRegistry
 
-from fairlead.kube.access import check_access
+from fairlead.kube.access import Right, check_access
 from fairlead.kube.actuate import Actuator
 from fairlead.kube.client import ApiClient
 from fairlead.kube.config import KubeAccess
@@ -105,9 +105,9 @@ class KubePort:
         )
         self.handles = self._actuator.handles
 
-    async def check_access(self) -> None:
+    async def check_access(self, more: Sequence[Right] = ()) -> None:
         """KubeError if this cluster cannot be scheduled with these credentials."""
-        await check_access(self._client)
+        await check_access(self._client, more)
 
     async def relist(self) -> list[Listing]:
         """What the cluster has now of all that is watched. KubeError if it cannot be listed."""
