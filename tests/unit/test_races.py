@@ -4,9 +4,11 @@ import pytest
 from asking_support import amounts, gang, node
 from msgspec import structs
 
+from fairlead.control.ladder import MAX_EVICTIONS
 from fairlead.core.encounters import MOMENT
 from fairlead.core.invariants import check
 from fairlead.model import command as cmd
+from fairlead.model import event as ev
 from fairlead.model.group import Phase, Why
 from fairlead.model.owner import Owner
 from fairlead.model.pod import OwnerRef, Pod, PodPhase, Shape
@@ -170,3 +172,14 @@ def test_L5_a_race_while_nobody_watched_is_undone_by_the_next_process() -> None:
     world.run(20_000)
     assert evicted(world) == ["a-0"] and over(world) == []
     assert world.engine.state.races == 1
+
+
+def test_evictions_that_fail_do_not_use_up_a_groups_few() -> None:
+    world = world_of(nodes=1)
+    job(world, "a", 1)
+    world.run(10)
+    (group,) = world.engine.state.groups.values()
+    world.pod_gone = lambda uid: world.tell(ev.Evicted(uid, ok=False))  # type: ignore[method-assign]
+    foreign(world, "other", "n0")
+    world.run(100_000)
+    assert len(evicted(world)) > MAX_EVICTIONS and not group.broken

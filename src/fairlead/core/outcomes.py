@@ -131,4 +131,11 @@ def bind_failed(state: State, event: ev.BindFailed) -> None:
         intent.error = event.error
 
 
+def evicted(state: State, event: ev.Evicted) -> None:
+    """One that could not be carried out does not count against its group's few: it is asked for again."""
+    group = state.groups.get(state.group_of.get(event.pod, ""))
+    if group is not None and not event.ok and group.evictions:
+        group.evictions -= 1
+
+
 _RETRY_UNKNOWN = 1000

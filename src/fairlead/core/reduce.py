@@ -329,5 +329,6 @@ _HANDLERS: dict[type, Callable[[State, Any], None]] = cast(
         ev.AllocationsRefused: outcomes.refused,
         ev.Bound: outcomes.bound,
         ev.BindFailed: outcomes.bind_failed,
+        ev.Evicted: outcomes.evicted,
     },
 )
