@@ -17,7 +17,7 @@ from fairlead.core.reduce import regroup
 from fairlead.core.state import IDLE, State
 from fairlead.core.verify import judged, verify
 from fairlead.model.command import Command, Propose, RecordAllocations, SaveGroups, SettleGrants, WakeAt
-from fairlead.model.event import Event, PlanProposed
+from fairlead.model.event import ClockJumped, Event, PlanProposed
 from fairlead.model.group import GroupRecord, Phase
 from fairlead.model.plan import Plan, Reserve
 from fairlead.model.settings import Settings
@@ -56,6 +56,8 @@ class Engine:
                 commands += self._accept(event.plan)
             else:
                 take_in(state, event)
+                if isinstance(event, ClockJumped):
+                    self._wake_at = self._last_propose = 0  # both were by the old clock
         for gid in state.due():
             state.touch(gid)
             promise = state.promises.get(gid)

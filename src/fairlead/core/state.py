@@ -220,6 +220,11 @@ class State(Waiting):
             del self._timed[at, group]
             yield group
 
+    def move_timers(self, by: int) -> None:
+        """All timers run out so much later (milliseconds): the clock was set."""
+        self._timers = [(at + by, count, group) for at, count, group in self._timers]
+        self._timed = {(at, group): None for at, _, group in self._timers}
+
     def ours(self, pod: Pod) -> bool:
         """Whether Fairlead is to place this pod."""
         return pod.scheduler == self.settings.scheduler

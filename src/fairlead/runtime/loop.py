@@ -21,6 +21,8 @@ from fairlead.runtime.record import Recorder
 
 REST = 0.008
 """Seconds between two batches, so that what arrives together is learned together."""
+LOOK = 0.5
+"""Seconds between two looks at the clock while nothing happens."""
 Observer = Callable[[Sequence[Event], Sequence[Command], float], None]
 """Told each batch, the commands it led to, and the seconds the engine took."""
 _log = structlog.get_logger("loop")
@@ -48,6 +50,7 @@ class Loop:
         """Run until cancelled or until a port fails; then close the ports in reverse order."""
         tasks = [asyncio.create_task(port.run(self.inbox), name=type(port).__name__) for port in self.ports]
         tasks.append(asyncio.create_task(self._learn_forever(), name="loop"))
+        tasks.append(asyncio.create_task(self._mind_the_clock(), name="clock"))
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
             for task in done:
@@ -68,9 +71,20 @@ class Loop:
                 self.recorder.flush()  # what is known so far outlives a kill
             await asyncio.sleep(0 if len(self.inbox) else REST)
 
+    async def _mind_the_clock(self) -> None:
+        """That the clock was set is news by itself, and asyncio's timers stop while a machine sleeps."""
+        while True:
+            await asyncio.sleep(LOOK)
+            if self.clock.off or 0 < self._wake_at <= self.clock.now():
+                self._wake_at = 0
+                self.inbox.wake()
+
     def step(self, events: Sequence[Event]) -> None:
         """One batch through the engine, its commands to the ports."""
-        batch: list[Event] = [Tick(self.clock.now())]
+        now = self.clock.now()
+        if self._wake_at <= now:
+            self._wake_at = 0
+        batch: list[Event] = [Tick(now)]
         jump = self.clock.jump()
         if jump:
             _log.warning("the wall clock jumped", milliseconds=jump)
@@ -106,5 +120,6 @@ class Loop:
         """Only the earliest wake matters: the engine names the next one after each batch."""
         if self._timer is not None:
             self._timer.cancel()
+        self._wake_at = at
         delay = max(at - self.clock.now(), 0) / 1000 + 0.001
         self._timer = asyncio.get_running_loop().call_later(delay, self.inbox.wake)
