@@ -48,7 +48,7 @@ def dump(state: State, now: int, program: str, warnings: tuple[str, ...] = ()) -
         queues=views.queues_page(state, now).queues,
         counts=_counts(state),
         nodes=node_states(state),
-        strays=_strays(state),
+        strays=strays(state),
         pods=tuple(_pod(state, pod) for pod in sorted(state.pods.values(), key=_by_name)),
         groups=tuple(_group(group) for group in sorted(state.groups.values(), key=lambda g: (g.seq, g.id))),
         intents=tuple(_intent(state.intents[uid]) for uid in sorted(state.intents)),
@@ -116,8 +116,8 @@ def _holder(state: State, uid: str, amounts: Amounts) -> Holder:
     return Holder(uid, namespace, name, group, why, dict(amounts))
 
 
-def _strays(state: State) -> tuple[Stray, ...]:
-    """What is held on nodes that are not known."""
+def strays(state: State) -> tuple[Stray, ...]:
+    """What is held on nodes that are not known; by name."""
     known = state.inventory.rows
     names = dict.fromkeys(node for node, _ in state.inventory.held.values() if node not in known)
     return tuple(Stray(name, _held(state, state.inventory.holders(name))) for name in sorted(names))

@@ -32,6 +32,8 @@ What happens (`sim.stage` has one method per verb):
     node n4 joins cpu=32 zone=a         also gone, cordoned, uncordoned, down, up, labelled k=v, has cpu=8
     foreign POD on n0 cpu=4 [for 5m] [of DaemonSet]    a pod of another scheduler, and its owner's kind
     binds of NAME|all refused|gone|taken|changed|unknown TIMES [arriving 500ms]
+    resize NAME cpu=2                   in place: the pod, or all pods of the entry
+    gap                                 the watch misses all that happens, until `relist`
     crash, restart, store down, store up, relist, later
 
 What is expected. A group is called by the name it was submitted under (`ns/name` outside of default):
@@ -47,6 +49,17 @@ What is expected. A group is called by the name it was submitted under (`ns/name
     owner NAME there|gone|completed|timeout     what has become of its Job
     gone NAME               the engine has forgotten it
     nothing                 no start
+    state                   the whole picture, one line for each node below it:
+
+        n0        cpu=4/32 gpu=1/4  | a: a-0 a-1* | foreign: x
+        n1-n3     cpu=0/32
+        n4 gone   cpu=8/32          | b: b-0
+        -                           | c: c-0 c-1
+
+Used and capacity of the resources that matter, then group by group the pods that hold them; `*` is one that
+is granted its place and not seen there yet, `foreign` are other schedulers' pods. A node can be `gone`,
+`down`, `cordoned`, or `unknown`: something is said to be on it, but nobody has seen it. `-` has the living
+pods that have no place. There must be nothing else: no other node, no other pod.
 """
 
 import re
@@ -60,6 +73,7 @@ from fairlead.model import command as cmd
 from fairlead.model import quantity
 from fairlead.model.group import Phase
 from fairlead.model.settings import Settings, single
+from fairlead.sim import table
 from fairlead.sim.stage import Stage, Unclear, length, split
 
 SETTLE = 20
@@ -99,8 +113,8 @@ def parse(text: str, name: str = "scenario") -> Scenario:
     steps: list[Step] = []
     for number, line in lines[1:]:
         action, _, rest = line.partition("->")
-        expected = tuple(part.strip() for part in rest.split(";") if part.strip())
-        time, _, what = action.strip().partition(" ")
+        expected = tuple(_expectation(part) for part in rest.split(";") if part.strip())
+        time, _, what = action.replace("\n", " ").strip().partition(" ")
         if time == "+" and steps:
             last = steps[-1]
             actions = (*last.actions, (number, what.strip()))
@@ -112,15 +126,24 @@ def parse(text: str, name: str = "scenario") -> Scenario:
     return Scenario(name, lines[0][1], tuple(steps))
 
 
+def _expectation(part: str) -> str:
+    """Without the breaks of its lines, but for a table."""
+    text = part.strip()
+    return text if text.partition("\n")[0].strip() == "state" else text.replace("\n", " ")
+
+
 def _lines(text: str) -> Iterator[tuple[int, str]]:
-    """Logical lines with the number of their first one; comments and blank lines left out."""
+    """Logical lines with the number of their first one; comments and blank lines left out.
+
+    A line that goes on is one with breaks in it: they matter in tables.
+    """
     pending, first = "", 0
     for number, raw in enumerate(text.splitlines(), 1):
         line = raw.partition("#")[0].rstrip()
         if not line.strip():
             continue
         if line[0].isspace() and line.strip()[0] != "+" and pending:
-            pending += " " + line.strip()
+            pending += "\n" + line.strip()
             continue
         if pending:
             yield first, pending
@@ -188,14 +211,14 @@ class Report:
         wrong: list[str] = []
         told = [part.split()[1] for part in step.expected if part.startswith("start ")]
         for part in step.expected:
-            verb, _, rest = part.partition(" ")
+            verb, _, rest = part.replace("\n", " ", 1).partition(" ")
             try:
                 check = getattr(self, f"_is_{verb}", None)
                 found = check(rest) if check else self._in_state(verb, rest)
             except (KeyError, ValueError, IndexError) as error:
                 found = f"cannot be read: {error!r}"
             if found:
-                wrong.append(f"  expected  {part}\n  but       {found}")
+                wrong.append(f"  expected  {part.partition(chr(10))[0]}\n  but       {found}")
         surprising = [name for name in self.started[self._seen :] if name not in told]
         if surprising and not any(part.startswith("order ") for part in step.expected):
             wrong.append(f"  started without being told of: {' '.join(surprising)}")
@@ -215,7 +238,7 @@ class Report:
         found = group or record
         if found is None:
             return gid
-        return found.name if found.namespace == "default" else f"{found.namespace}/{found.name}"
+        return table.bare(found.namespace, found.name)
 
     def group(self, name: str) -> Group | None:
         """The engine's newest group of this name."""
@@ -279,7 +302,7 @@ class Report:
 
     def _is_on(self, rest: str) -> str:
         name, _, where = rest.partition(" ")
-        wanted = Counter(dict(_spread(where.strip())))
+        wanted = Counter(dict(table.spread(where.strip())))
         return "" if self._where(name) == wanted else self._describe(name)
 
     def _is_broken(self, rest: str) -> str:
@@ -316,6 +339,10 @@ class Report:
         }
         return f"{node} has {wrong} free" if wrong else ""
 
+    def _is_state(self, rest: str) -> str:
+        there = table.found(self.world.engine.state, self._name_of)
+        return "\n            ".join(table.differences(table.read(rest), there))
+
     def _is_told(self, rest: str) -> str:
         head, _, words = rest.partition("(")
         name, reason = head.split()
@@ -342,15 +369,6 @@ class Report:
 
 def _is_about(name: str, entry: str) -> bool:
     return re.fullmatch(rf"{re.escape(entry)}(-\d+)?", name) is not None
-
-
-def _spread(text: str) -> Iterator[tuple[str, int]]:
-    """`n0-n2,n5*3` as nodes and how many members each has."""
-    for part in text.split(","):
-        nodes, _, times = part.strip().partition("*")
-        ends = re.fullmatch(r"(\D+)(\d+)-\1(\d+)", nodes)
-        names = [f"{ends[1]}{i}" for i in range(int(ends[2]), int(ends[3]) + 1)] if ends else [nodes]
-        yield from ((name, int(times or 1)) for name in names if name)
 
 
 def _spots(where: Counter[str]) -> str:

@@ -11,7 +11,6 @@ from typing import NamedTuple
 from msgspec import structs
 
 from fairlead.core import durations
-from fairlead.model import command as cmd
 from fairlead.model import quantity
 from fairlead.model.event import BindError
 from fairlead.model.node import Node, Taint
@@ -20,7 +19,9 @@ from fairlead.model.pod import Amounts, OwnerRef, Pod, PodPhase, Shape, Tolerati
 from fairlead.model.rules import EVERY_ADDRESS
 from fairlead.model.selector import Expression, Operator
 from fairlead.model.settings import Settings
-from fairlead.sim.world import Faults, World
+from fairlead.sim.script import Script
+from fairlead.sim.table import bare
+from fairlead.sim.world import World
 
 _KINDS = {"job": "Job", "deployment": "ReplicaSet", "statefulset": "StatefulSet", "ordered": "StatefulSet"}
 _LABELS = {
@@ -70,31 +71,6 @@ def length(text: str) -> int:
     return found
 
 
-class Script(Faults):
-    """Bind faults as the scenario orders them: (pods that start with this, error, arrives after, times)."""
-
-    def __init__(self) -> None:
-        self.orders: list[list[object]] = []
-        self.pods: dict[str, Pod] = {}
-        self._late: int | None = None
-
-    def bind(self, _: cmd.Bind) -> BindError | None:
-        for order in self.orders:
-            prefix, error, late, times = order
-            assert isinstance(prefix, str) and isinstance(error, BindError) and isinstance(times, int)
-            if times and (prefix == "all" or _.name == prefix or _.name.startswith(prefix + "-")):
-                order[3] = times - 1
-                self._late = late if isinstance(late, int) else None
-                return error
-        return None
-
-    def unknown_took_effect(self, _: cmd.Bind) -> bool:
-        return self._late is not None
-
-    def unknown_delay(self, _: cmd.Bind) -> int:
-        return self._late or 0
-
-
 class Stage:
     """A World with names: verbs change it, and nothing is told to the engine but through its watch."""
 
@@ -118,12 +94,9 @@ class Stage:
 
     def pods_of(self, name: str) -> list[Pod]:
         """The pod of this name, or all pods of the entry of this name, in order of creation."""
-        found = [pod for pod in self.world.pods.values() if self._bare(pod) == name]
-        return found or [p for p in self.world.pods.values() if self._bare(p).rpartition("-")[0] == name]
-
-    @staticmethod
-    def _bare(pod: Pod) -> str:
-        return pod.name if pod.namespace == "default" else f"{pod.namespace}/{pod.name}"
+        pods = [(bare(pod.namespace, pod.name), pod) for pod in self.world.pods.values()]
+        found = [pod for each, pod in pods if each == name]
+        return found or [pod for each, pod in pods if each.rpartition("-")[0] == name]
 
     def _new_uid(self, name: str) -> str:
         self._uid += 1
@@ -206,7 +179,7 @@ class Stage:
         grace = length(pairs["grace"]) if "grace" in pairs else 0
         many = labelled or owner is not None or many
         entry = Entry(name, tuple(shapes), template, owner, run_time, many, grace)
-        key = name if namespace == "default" else f"{namespace}/{name}"
+        key = bare(namespace, name)
         self.entries[key] = entry
         self.count.setdefault(key, 0)
         first = int(pairs.get("first", "0" if "suspended" in plain else str(len(shapes))))
@@ -368,6 +341,14 @@ class Stage:
         for pod in self._pods(words[:1]):
             self.world.change(pod.uid, node=words[1], phase=PodPhase.RUNNING)
 
+    def _do_resize(self, words: list[str]) -> None:
+        """`resize big-1 cpu=2`: in place, as by the pod's resize subresource; the kubelet has agreed."""
+        plain, pairs = split(words)
+        for pod in self._pods(plain):
+            requests = {**dict(pod.shape.requests), **dict(amounts(pairs))}
+            shape = structs.replace(pod.shape, requests=tuple(sorted(requests.items())))
+            self.world.change(pod.uid, shape=shape)
+
     # -- faults --------------------------------------------------------------------------------------
 
     def _do_binds(self, words: list[str]) -> None:
@@ -388,9 +369,15 @@ class Stage:
         self.world.crash()
 
     def _do_restart(self, _: list[str]) -> None:
+        self.script.gap = False
         self.world.start()
 
+    def _do_gap(self, _: list[str]) -> None:
+        """The watch misses all that happens, until it lists anew."""
+        self.script.gap = True
+
     def _do_relist(self, _: list[str]) -> None:
+        self.script.gap = False
         self.world.tell(*self.world.lists())
 
     def _do_later(self, _: list[str]) -> None:
