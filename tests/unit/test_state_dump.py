@@ -18,6 +18,7 @@ from msgspec import structs
 from test_cli_app import failing, run, serving
 
 import fairlead
+from fairlead.cli.state import summary
 from fairlead.core.dump import dump
 from fairlead.core.engine import Engine
 from fairlead.core.state import State
@@ -125,6 +126,26 @@ def test_D13_an_intent_is_told_with_its_flags_and_its_grant():
     assert (grant.pods, grant.recording) == (("new-0", "new-1"), True)
     assert [each.why for each in found.nodes[0].held] == [Holds.INTENT] * 2
     assert of(found.nodes[0].resources, name="cpu").used == 2000
+
+
+def test_D13_what_was_set_aside_is_told(monkeypatch: pytest.MonkeyPatch):
+    def trip(state: State, uid: str) -> None:
+        if uid == "odd":
+            raise ArithmeticError("odd amounts")
+        recount(state, uid)
+
+    recount = State.recount
+    world = granted()
+    world.run(100)
+    world.check_always = False
+    monkeypatch.setattr(State, "recount", trip)
+    world.pod(Pod("odd", "ns", "odd", 0, Shape(amounts(cpu=1)), node="n0"))
+    world.run(100)
+    found = picture(state_of(world))
+    (odd,) = found.set_aside
+    assert (odd.id, odd.kind, odd.name, odd.version) == ("odd", "Pod", "ns/odd", world.pods["odd"].version)
+    assert "odd amounts" in odd.text
+    assert any(line.startswith("SET ASIDE Pod ns/odd: ") for line in summary(found))
 
 
 def test_D13_a_node_that_is_gone_and_room_on_one_that_never_was():

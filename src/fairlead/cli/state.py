@@ -118,6 +118,8 @@ def summary(picture: StateDump) -> Iterator[str]:
         f"grants  {len(picture.grants)} open, for {words.counted(granted, 'pod')}; "
         f"{words.counted(len(picture.promises), 'start')} promised"
     )
+    for each in picture.set_aside:
+        yield words.shorten(words.clean(f"SET ASIDE {each.kind} {each.name}: {each.text}"), 100)
     yield from _holders(picture)
 
 

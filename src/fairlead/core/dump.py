@@ -21,6 +21,7 @@ from fairlead.model.dump import (
     IntentState,
     NodeState,
     PodState,
+    SetAside,
     SettingsState,
     StateDump,
     Stray,
@@ -54,6 +55,7 @@ def dump(state: State, now: int, program: str, warnings: tuple[str, ...] = ()) -
         intents=tuple(_intent(state.intents[uid]) for uid in sorted(state.intents)),
         grants=_grants(state),
         promises=tuple(sorted(state.promises.values(), key=lambda r: (r.start, r.group))),
+        set_aside=tuple(SetAside(key, *poison) for key, poison in sorted(state.poisoned.items())),
     )
 
 
@@ -212,6 +214,7 @@ def _counts(state: State) -> dict[str, int]:
         "groups": len(state.groups),
         "intents": len(state.intents),
         "promises": len(state.promises),
+        "set_aside": len(state.poisoned),
         "owners": len(state.owners),
         "tombstones": len(state.tombstones),
     }

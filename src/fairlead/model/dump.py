@@ -122,6 +122,20 @@ class GrantState(Struct, frozen=True, gc=False):
     recording: bool
 
 
+class SetAside(Struct, frozen=True, gc=False):
+    """An object that the scheduler tripped over and left out, so that everybody else goes on.
+
+    `version` is that of the object, 0 for a group: only a newer one is looked at again.
+    """
+
+    id: str
+    kind: str
+    name: str
+    text: str
+    at: int
+    version: int
+
+
 class SettingsState(Struct, frozen=True, gc=False):
     """What plans depend on besides events, but for the queues."""
 
@@ -140,6 +154,8 @@ class StateDump(Struct, frozen=True, gc=False):
 
     `missing` are sources that have not told yet what there is, `store_error` is "" while the store answers.
     `promises` are starts that are kept free for waiting groups; `counts` tells how much is known besides.
+    `digest` is that of `fairlead audit`: equal as long as nothing changes that takes up room or gives some,
+    "" where it was not asked for.
     """
 
     as_of: int
@@ -161,3 +177,5 @@ class StateDump(Struct, frozen=True, gc=False):
     intents: tuple[IntentState, ...]
     grants: tuple[GrantState, ...]
     promises: tuple[Reserve, ...]
+    set_aside: tuple[SetAside, ...]
+    digest: str = ""
