@@ -6,6 +6,7 @@ Made and used by `kube.port`. The writers are `kube.bind`, `kube.claims`, `kube.
 
 import asyncio
 from collections.abc import Sequence
+from typing import TypedDict
 
 from prometheus_client import CollectorRegistry
 
@@ -30,6 +31,11 @@ from fairlead.model.command import (
     Revoke,
 )
 from fairlead.runtime.port import Inbox
+
+
+class _Limits(TypedDict):
+    fence: Fence
+    request_timeout: float
 
 
 class Actuator:
@@ -62,16 +68,12 @@ class Actuator:
         self._fence = fence
         self._announcer = Announcer(*shared, scheduler=scheduler, fence=fence)
         self._patches = Patches(*shared, rate=condition_rate, fence=fence)
-        self._evictor = Evictor(
-            client, self._outcomes, metrics, self.stats, fence=fence, request_timeout=request_timeout
-        )
-        self._ender = Ender(
-            client, self._announcer, metrics, self.stats, fence=fence, request_timeout=request_timeout
-        )
-        self._claims = ClaimBinder(
-            client, self._outcomes, metrics, self.stats, fence=fence, request_timeout=request_timeout
-        )
-        self._revoker = Revoker(client, metrics, self.stats, fence=fence, request_timeout=request_timeout)
+        writer = (client, self._outcomes, metrics, self.stats)
+        limits: _Limits = {"fence": fence, "request_timeout": request_timeout}
+        self._evictor = Evictor(*writer, **limits)
+        self._ender = Ender(self._announcer, *writer, **limits)
+        self._claims = ClaimBinder(*writer, **limits)
+        self._revoker = Revoker(*writer, **limits)
         self._binder = Binder(
             client,
             self._outcomes,

@@ -4,24 +4,21 @@ Used by `kube.actuate`. Silence, overload and conflicts (422 is one of the uid) 
 tells what has become of it, and the engine asks again. Must not send anything when the fence is down.
 """
 
-import asyncio
 from typing import Any
 
 import msgspec
 import structlog
 
-from fairlead.kube.client import ApiClient, segment
-from fairlead.kube.crew import Crew
+from fairlead.kube.client import segment
 from fairlead.kube.errors import ApiError, KubeError
-from fairlead.kube.outcomes import Fence, Metrics, Outcomes, Stats, always, count
 from fairlead.kube.patches import metadata
+from fairlead.kube.writer import Writer
 from fairlead.model.command import BindClaim
 from fairlead.model.event import BindError, BindFailed
 from fairlead.wire.storage import SELECTED_NODE
 
 log = structlog.get_logger("fairlead.kube")
 
-PARALLEL = 16
 BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
 
 
@@ -47,40 +44,16 @@ def request(command: BindClaim) -> tuple[str, bytes]:
     return f"/api/v1/persistentvolumes/{segment(volume.name)}", msgspec.json.encode(body)
 
 
-class ClaimBinder:
-    """`PARALLEL` patches in flight. `fence` is asked before each, and bounds its time."""
-
-    def __init__(
-        self,
-        client: ApiClient,
-        outcomes: Outcomes,
-        metrics: Metrics,
-        stats: Stats,
-        *,
-        fence: Fence = always,
-        request_timeout: float = 10.0,
-    ) -> None:
-        self._client = client
-        self._outcomes = outcomes
-        self._metrics = metrics
-        self._stats = stats
-        self._fence = fence
-        self._request_timeout = request_timeout
-        self._room = asyncio.Semaphore(PARALLEL)
-        self._crew = Crew()
+class ClaimBinder(Writer):
+    """One patch per command, tried once."""
 
     def add(self, command: BindClaim) -> None:
-        self._crew.begin(self._work(command))
-
-    async def close(self, patience: float = 2.0) -> None:
-        await self._crew.close(patience)
+        self._begin(self._work(command))
 
     async def _work(self, command: BindClaim) -> None:
-        async with self._room:
-            allowed = min(self._request_timeout, self._fence())
-            outcome = await self._bind(command, allowed) if allowed else "fenced"
-        count(self._stats, f"claim_{outcome}")
-        self._metrics.writes.labels("claim", outcome).inc()
+        allowed = min(self._request_timeout, self._fence())
+        outcome = await self._bind(command, allowed) if allowed else "fenced"
+        self._count("claim", f"claim_{outcome}", outcome)
 
     async def _bind(self, command: BindClaim, timeout: float) -> str:
         path, body = request(command)

@@ -6,7 +6,6 @@ forced: pods get the grace they ask for, finalizers and blockOwnerDeletion are w
 not try for ever: the engine asks again while there is something to end.
 """
 
-import asyncio
 import time
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -16,17 +15,14 @@ import structlog
 
 from fairlead.kube.announce import MERGE_PATCH, Announcer
 from fairlead.kube.bind import pod_path
-from fairlead.kube.client import ApiClient, segment
-from fairlead.kube.crew import Crew
+from fairlead.kube.client import segment
 from fairlead.kube.errors import ApiError, KubeError
 from fairlead.kube.insist import insist
-from fairlead.kube.outcomes import Fence, Metrics, Stats, always, count
+from fairlead.kube.writer import Writer
 from fairlead.model.command import Announce, End, ObjectRef
 
 log = structlog.get_logger("fairlead.kube")
 
-PARALLEL = 16
-"""Requests at a time: ending must not crowd out binds, which give what was ended to others."""
 ENDED = "fairlead.dev/ended"
 PROPAGATION = "Foreground"
 """A Job that is deleted stays until its pods, which block that, are gone: nobody takes it for done before."""
@@ -34,46 +30,28 @@ GONE = (404, 409)
 """Not there any more, or another object of that name (or, with a version, changed: then it is asked anew)."""
 
 
-class Ender:
-    def __init__(
-        self,
-        client: ApiClient,
-        announcer: Announcer,
-        metrics: Metrics,
-        stats: Stats,
-        *,
-        fence: Fence = always,
-        request_timeout: float = 10.0,
-    ) -> None:
-        self._client = client
+class Ender(Writer):
+    """Few requests at a time: ending must not crowd out binds, which give what was ended to others."""
+
+    def __init__(self, announcer: Announcer, *shared: Any, **limits: Any) -> None:
+        super().__init__(*shared, **limits)
         self._announcer = announcer
-        self._metrics = metrics
-        self._stats = stats
-        self._fence = fence
-        self._request_timeout = request_timeout
-        self._room = asyncio.Semaphore(PARALLEL)
-        self._crew = Crew()
 
     def add(self, command: End) -> None:
         """Begin all that the command asks for."""
         for ref in command.fail:
-            self._begin(ref, lambda left, ref=ref: self._fail(ref, command.text, left))
+            self._send(ref, lambda left, ref=ref: self._fail(ref, command.text, left))
         for ref in command.delete:
-            self._begin(ref, lambda left, ref=ref: self._delete(ref, left))
+            self._send(ref, lambda left, ref=ref: self._delete(ref, left))
         for ref in command.pods:
-            self._begin(ref, lambda left, ref=ref: self._delete_pod(ref, left))
+            self._send(ref, lambda left, ref=ref: self._delete_pod(ref, left))
 
-    async def close(self, patience: float = 2.0) -> None:
-        await self._crew.close(patience)
-
-    def _begin(self, ref: ObjectRef, request: Callable[[float], Coroutine[Any, Any, None]]) -> None:
-        self._crew.begin(self._work(ref, request))
+    def _send(self, ref: ObjectRef, request: Callable[[float], Coroutine[Any, Any, None]]) -> None:
+        self._begin(self._work(ref, request))
 
     async def _work(self, ref: ObjectRef, request: Callable[[float], Coroutine[Any, Any, None]]) -> None:
-        async with self._room:
-            outcome = await self._outcome(ref, request)
-        count(self._stats, f"end_{outcome}")
-        self._metrics.writes.labels("end", outcome).inc()
+        outcome = await self._outcome(ref, request)
+        self._count("end", f"end_{outcome}", outcome)
 
     async def _outcome(self, ref: ObjectRef, request: Callable[[float], Coroutine[Any, Any, None]]) -> str:
         try:

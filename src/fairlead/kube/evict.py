@@ -4,7 +4,6 @@ Used by `kube.actuate`. Each command is answered by exactly one Evicted. Must ne
 name that is not the one meant.
 """
 
-import asyncio
 import time
 from typing import Any
 
@@ -12,57 +11,33 @@ import msgspec
 import structlog
 
 from fairlead.kube.bind import pod_path
-from fairlead.kube.client import ApiClient
-from fairlead.kube.crew import Crew
 from fairlead.kube.errors import ApiError, KubeError
 from fairlead.kube.insist import insist
-from fairlead.kube.outcomes import Fence, Metrics, Outcomes, Stats, always, count
 from fairlead.kube.patches import condition_patch
+from fairlead.kube.writer import Writer
 from fairlead.model.command import Evict
 from fairlead.model.event import Evicted
 
 log = structlog.get_logger("fairlead.kube")
 
-PARALLEL = 8
 
+class Evictor(Writer):
+    """Marks, then deletes; a few at a time."""
 
-class Evictor:
-    def __init__(
-        self,
-        client: ApiClient,
-        outcomes: Outcomes,
-        metrics: Metrics,
-        stats: Stats,
-        *,
-        fence: Fence = always,
-        request_timeout: float = 10.0,
-    ) -> None:
-        self._client = client
-        self._outcomes = outcomes
-        self._metrics = metrics
-        self._stats = stats
-        self._fence = fence
-        self._request_timeout = request_timeout
-        self._room = asyncio.Semaphore(PARALLEL)
-        self._crew = Crew()
+    parallel = 8
 
     def add(self, command: Evict) -> None:
-        self._crew.begin(self._work(command))
-
-    async def close(self, patience: float = 2.0) -> None:
-        await self._crew.close(patience)
+        self._begin(self._work(command))
 
     async def _work(self, command: Evict) -> None:
-        async with self._room:
-            try:
-                text = await self._evict(command)
-                ok = True
-            except KubeError as error:
-                text, ok = str(error), False
-                log.warning("a pod could not be evicted", pod=command.pod.name, error=text)
+        try:
+            text = await self._evict(command)
+            ok = True
+        except KubeError as error:
+            text, ok = str(error), False
+            log.warning("a pod could not be evicted", pod=command.pod.name, error=text)
         name = "evicted" if ok else "evict_failed"
-        count(self._stats, name)
-        self._metrics.writes.labels("evict", name).inc()
+        self._count("evict", name, name)
         self._outcomes.add(Evicted(command.pod.uid, ok, text))
 
     async def _evict(self, command: Evict) -> str:

@@ -11,41 +11,20 @@ import msgspec
 import structlog
 
 from fairlead.kube.bind import pod_path
-from fairlead.kube.client import ApiClient
-from fairlead.kube.crew import Crew
 from fairlead.kube.errors import ApiError, KubeError
 from fairlead.kube.insist import insist
-from fairlead.kube.outcomes import Fence, Metrics, Stats, always, count
 from fairlead.kube.patches import annotation_patch
+from fairlead.kube.writer import Writer
 from fairlead.model.command import REVOKED, Revoke
 
 log = structlog.get_logger("fairlead.kube")
 
 
-class Revoker:
-    """One patch per command, at once: capacity is held until it is seen. `fence` is asked before each."""
-
-    def __init__(
-        self,
-        client: ApiClient,
-        metrics: Metrics,
-        stats: Stats,
-        *,
-        fence: Fence = always,
-        request_timeout: float = 10.0,
-    ) -> None:
-        self._client = client
-        self._metrics = metrics
-        self._stats = stats
-        self._fence = fence
-        self._request_timeout = request_timeout
-        self._crew = Crew()
+class Revoker(Writer):
+    """One patch per command, repeated until it is answered for good or its time is over."""
 
     def add(self, command: Revoke) -> None:
-        self._crew.begin(self._work(command))
-
-    async def close(self, patience: float = 2.0) -> None:
-        await self._crew.close(patience)
+        self._begin(self._work(command))
 
     async def _work(self, command: Revoke) -> None:
         ref = msgspec.structs.replace(command.pod, version=0)
@@ -63,5 +42,4 @@ class Revoker:
             outcome = "gone" if gone else "failed"
             if not gone:
                 log.warning("a start could not be revoked; trying again", pod=ref.name, error=str(error))
-        count(self._stats, f"revoke_{outcome}")
-        self._metrics.writes.labels("revoke", outcome).inc()
+        self._count("revoke", f"revoke_{outcome}", outcome)
