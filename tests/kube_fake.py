@@ -51,6 +51,8 @@ class FakeApi:
     def __init__(self) -> None:
         self.pods: dict[tuple[str, str], dict[str, Any]] = {}
         self.version = 100
+        self.bound: list[str] = []
+        """The uid of each pod that was bound, in order."""
         self.requests: list[tuple[str, str, Any]] = []
         self.queries: list[dict[str, str]] = []
         self.tokens: list[str | None] = []
@@ -156,6 +158,7 @@ class FakeApi:
         ):
             return status(409, "Conflict", "pod is already assigned, gated or deleting")
         thing["spec"]["nodeName"] = body["target"]["name"]
+        self.bound.append(meta["uid"])
         self.touch(thing)
         return status(201)
 

@@ -171,6 +171,13 @@ async def test_overload_without_end_is_unknown(api: FakeApi) -> None:
     assert await Rig(api, request_timeout=0.5).outcome(bind()) == [failed(BindError.UNKNOWN)]
 
 
+async def test_F24_refused_for_lack_of_time_is_known_not_to_be_done(api: FakeApi) -> None:
+    api.add(pod("p"))
+    api.fault("POST", "/binding", *[answers(429)] * 50)
+    assert await Rig(api, request_timeout=0.5).outcome(bind()) == [failed(BindError.BUSY)]
+    assert not api.sent("GET")  # there is nothing to find out, and no time to ask
+
+
 @pytest.mark.parametrize("fault", [cut, silence])
 async def test_silence_and_then_unbound_is_unknown(api: FakeApi, fault: Any) -> None:
     """The request may still arrive, so it must neither be repeated nor be called failed."""

@@ -122,9 +122,9 @@ def bind_failed(state: State, event: ev.BindFailed) -> None:
         return
     intent.in_flight = False
     state.touch(intent.group)
-    if event.error is ev.BindError.UNKNOWN:
-        intent.doubtful = True
-        intent.not_before = state.now + _RETRY_UNKNOWN
+    if event.error in (ev.BindError.UNKNOWN, ev.BindError.BUSY):
+        intent.doubtful = intent.doubtful or event.error is ev.BindError.UNKNOWN
+        intent.not_before = state.now + _RETRY
         state.to_bind[event.pod] = None
         state.wake(intent.not_before, intent.group)
     else:
@@ -138,4 +138,4 @@ def evicted(state: State, event: ev.Evicted) -> None:
         group.evictions -= 1
 
 
-_RETRY_UNKNOWN = 1000
+_RETRY = 1000

@@ -6,6 +6,7 @@ still succeed: what is not known is UNKNOWN.
 """
 
 import asyncio
+import random
 import time
 from collections import deque
 from collections.abc import Callable
@@ -189,7 +190,7 @@ class Binder:
             return Verdict(error=BindError.UNKNOWN, text="not sent: waited too long for its turn")
         deadline = start + self._request_timeout
         version, conflicts, attempt = job.bind.version, 0, 0
-        text = "not sent"
+        text, refused_only = "not sent", True
         while (left := deadline - time.monotonic()) > 0:
             allowed = self._fence()
             if not allowed:
@@ -213,6 +214,7 @@ class Binder:
                 if not error.transient:
                     return Verdict(error=BindError.REFUSED, text=text)
                 pause = error.retry_after
+                refused_only = refused_only and error.status == 429
             except Unreachable as error:
                 text = str(error)
                 if error.sent:
@@ -220,6 +222,8 @@ class Binder:
                 pause = 0.0
             attempt += 1
             await asyncio.sleep(min(max(0.0, deadline - time.monotonic()), self._pause(attempt, pause)))
+        if attempt and refused_only:
+            return Verdict(error=BindError.BUSY, text=text)
         return await self._find_out(job, text)
 
     async def _post(self, bind: Bind, version: int, timeout: float) -> None:
@@ -228,8 +232,9 @@ class Binder:
 
     @staticmethod
     def _pause(attempt: int, asked: float) -> float:
+        """Not all at the same moment again, when the server has asked many to come back later."""
         low, high = BACKOFF
-        return max(asked, min(high, low * 2**attempt))
+        return max(asked, min(high, low * 2**attempt)) * random.uniform(1.0, 1.2)
 
     async def _look(self, job: Job, deadline: float) -> Verdict:
         """The pod as it is now, judged. The outcome is UNKNOWN when it cannot be seen."""

@@ -198,6 +198,8 @@ class BindError(StrEnum):
     """The API server says no (403, 422 …); trying the same again is useless."""
     UNKNOWN = "unknown"
     """The request's fate is not known (time-out, connection cut): it may still arrive."""
+    BUSY = "busy"
+    """The API server had no time for it (429), all the while: certainly not done, to be sent again."""
 
 
 class Bound(Struct, frozen=True, gc=False, tag="bound"):
