@@ -1,8 +1,10 @@
 """Every example, applied as its README says, and the outcome that it promises."""
 
+import json
 import subprocess
 from collections.abc import Iterator
 from itertools import count
+from typing import Any
 
 import pytest
 import yaml
@@ -223,6 +225,62 @@ def test_pods_of_kube_scheduler_count_from_the_first_second_D3(
     assert used == 4 * 3000
     scheduler.wait_state(kubectl.namespace, "ours", "completed")
     assert witness.started_after(kubectl.namespace, "ours", "theirs")
+
+
+def state_dump(scheduler: Scheduler) -> dict[str, Any]:
+    """The whole picture, as a user gets it."""
+    command = [FAIRLEAD, "state", "dump", "--data-dir", str(scheduler.data)]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert run.returncode == 0, run.stderr
+    return json.loads(run.stdout)
+
+
+def free(picture: dict[str, Any]) -> dict[str, dict[str, int]]:
+    return {
+        node["name"]: {use["name"]: use["free"] for use in node["resources"]} for node in picture["nodes"]
+    }
+
+
+def holders(picture: dict[str, Any], namespace: str) -> dict[str, tuple[str, str, int]]:
+    """Pod -> the node where it holds room, why, and how much cpu."""
+    return {
+        pod["name"]: (node["name"], pod["why"], pod["amounts"]["cpu"])
+        for node in picture["nodes"]
+        for pod in node["held"]
+        if pod["namespace"] == namespace
+    }
+
+
+def bound(kubectl: Kubectl, name: str) -> dict[str, tuple[str, str, int]]:
+    """The same as the API server has it."""
+    pods = [pod for pod in kubectl.get("pods") if pod["metadata"]["name"].startswith(f"{name}-")]
+    return {pod["metadata"]["name"]: (pod["spec"]["nodeName"], "bound", 3000) for pod in pods}
+
+
+@pytest.mark.parametrize(("file", "name", "ours"), [("1-own", "own", True), ("2-theirs", "theirs", False)])
+def test_D2_D3_two_states(scheduler: Scheduler, kubectl: Kubectl, file: str, name: str, ours: bool) -> None:
+    """The two states of the deck: pods of ours end; another scheduler's come, and end."""
+    before = state_dump(scheduler)
+    assert not any(node["held"] for node in before["nodes"])
+    kubectl.apply(f"two-states/{file}.yaml")
+
+    def all_hold() -> dict[str, Any] | None:
+        found = state_dump(scheduler)
+        held = holders(found, kubectl.namespace)
+        return found if len(held) == 4 and all(why == "bound" for _, why, _ in held.values()) else None
+
+    running = until(all_hold, f"four pods of {name} to hold room")
+    assert holders(running, kubectl.namespace) == bound(kubectl, name)
+    for node, amounts in free(running).items():
+        held = [cpu for where, _, cpu in holders(running, kubectl.namespace).values() if where == node]
+        assert amounts["cpu"] == CPU - sum(held)
+    pods = [pod for pod in running["pods"] if pod["namespace"] == kubectl.namespace]
+    assert {(pod["scheduler"] == "fairlead", bool(pod["group"])) for pod in pods} == {(ours, ours)}
+    until(lambda: not holders(state_dump(scheduler), kubectl.namespace), f"{name} to have ended")
+    after = state_dump(scheduler)
+    assert free(after) == free(before)
+    assert {p["phase"] for p in after["pods"] if p["namespace"] == kubectl.namespace} == {"Succeeded"}
+    until(lambda: succeeded(kubectl, name))
 
 
 def test_two_gangs_do_not_deadlock_D8(scheduler: Scheduler, kubectl: Kubectl, witness: Witness) -> None:
