@@ -1,6 +1,7 @@
 """What tests of the audit share: lists of a simulated cluster, and an audit without a clock or a loop."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
 
 from fairlead.core.audit import Look, Pictures, comparing, drawing, miscounted, repairs
 from fairlead.core.differences import named, of_columns
@@ -9,7 +10,9 @@ from fairlead.core.moment import take
 from fairlead.core.rebuild import now
 from fairlead.core.state import State
 from fairlead.model import event as ev
-from fairlead.model.audit import Difference, Listing
+from fairlead.model.audit import Difference, Listing, Report
+from fairlead.runtime.audit import Auditor
+from fairlead.runtime.metrics import Metrics
 from fairlead.sim.world import World
 
 OWNERS = ("Job", "ReplicaSet", "StatefulSet")
@@ -52,3 +55,43 @@ def digests(state: State, lists: Sequence[Listing]) -> tuple[str, str]:
     """Of the picture that events made, and of the one that is counted anew."""
     _, pictures = look(state, lists)
     return pictures.here.digest, pictures.there.digest
+
+
+class Audited:
+    """A simulated cluster whose scheduler can be audited in a running loop. `lists` are what is listed."""
+
+    def __init__(self, world: World, grace: float = 0.0, **options: float) -> None:
+        self.world, self.metrics = world, Metrics()
+        self.lists: Callable[[], list[Listing]] = lambda: listings(world)
+        self.put_in: list[ev.Event] = []
+        self.auditor = Auditor(self.state, self._relist, self.metrics, grace=grace, interval=0, **options)
+
+    @property
+    def state(self) -> State:
+        return self.world.engine.state
+
+    async def _relist(self) -> list[Listing]:
+        await asyncio.sleep(0)
+        return self.lists()
+
+    def put(self, events: Sequence[ev.Event]) -> None:
+        """The inbox: what is put in is learned soon."""
+        self.put_in += events
+        asyncio.get_running_loop().call_soon(self.learn, events)
+
+    def learn(self, events: Sequence[ev.Event]) -> None:
+        """As the loop does it."""
+        commands = self.world.engine.learn([ev.Tick(self.state.now), *events])
+        self.world.perform(commands)
+        self.auditor.batch(events, commands, 0.0)
+
+    async def audit(self, repair: bool = True) -> Report:
+        running = asyncio.create_task(self.auditor.run(self))
+        await asyncio.sleep(0)
+        try:
+            return await self.auditor.audit(repair)
+        finally:
+            running.cancel()
+
+    def counted(self, name: str, **labels: str) -> float:
+        return self.metrics.registry.get_sample_value(name, labels) or 0.0

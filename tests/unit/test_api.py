@@ -206,7 +206,7 @@ async def test_openapi_describes_every_route(http: httpx.AsyncClient):
     paths = {path.replace(":path", "") for path in document["paths"]}
     assert paths == {
         "/api/v1/queue", "/api/v1/queues", "/api/v1/groups/{name}", "/api/v1/nodes", "/api/v1/graph",
-        "/api/v1/state", "/api/v1/version", "/healthz", "/readyz", "/metrics",
+        "/api/v1/state", "/api/v1/audit", "/api/v1/version", "/healthz", "/readyz", "/metrics",
     }  # fmt: skip
     schemas = document["components"]["schemas"]
     row = schemas["QueueRow"]["properties"]

@@ -446,6 +446,7 @@ def test_replay_needs_a_file(capsys: pytest.CaptureFixture[str]):
 
 COMMANDS = (
     "queue", "queues", "explain", "nodes", "graph", "scheduler", "replay", "filter", "jobspec", "version",
+    "audit",
 )  # fmt: skip
 SUB_COMMANDS = (
     "cluster up", "cluster down", "cluster status", "db url", "db shell", "state dump", "state show",
@@ -456,7 +457,7 @@ SUB_COMMANDS = (
 def test_every_command_has_an_example(words: str):
     result = run(*words.split(), "--help")
     assert result.exit_code == 0
-    assert "Example: " in result.stdout
+    assert "Example: " in result.stdout or "Examples: " in result.stdout
 
 
 def test_version():

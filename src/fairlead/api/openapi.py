@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from fairlead import __version__
+from fairlead.model.audit import Report
 from fairlead.model.dump import StateDump
 from fairlead.model.view import (
     ExplanationPage,
@@ -21,13 +22,15 @@ from fairlead.model.view import (
 )
 
 _REF = "#/components/schemas/{name}"
-_ANSWERS = (QueuePage, QueuesPage, ExplanationPage, NodePage, GraphPage, StateDump, Version, Health, Failure)
+_PAGES = (QueuePage, QueuesPage, ExplanationPage, NodePage, GraphPage)
+_ANSWERS = (*_PAGES, StateDump, Report, Version, Health, Failure)
 
 
 def document() -> dict[str, Any]:
     """The whole document (OpenAPI 3.1)."""
     refs, components = msgspec.json.schema_components(_ANSWERS, ref_template=_REF)
     schema = dict(zip(_ANSWERS, refs, strict=True))
+    nodes = _query("nodes", "boolean", "A row per node, as Fairlead sees it and as it is.", True)
 
     def get(summary: str, answer: type, *parameters: dict[str, Any], **more: str) -> dict[str, Any]:
         responses: dict[str, Any] = {"200": _response("What was asked for.", schema[answer])}
@@ -41,7 +44,7 @@ def document() -> dict[str, Any]:
         "info": {
             "title": "Fairlead",
             "version": __version__,
-            "description": "What waits, what runs, where and why. Read-only.",
+            "description": "What waits, what runs, where and why.",
         },
         "paths": {
             "/api/v1/queue": get(
@@ -66,6 +69,21 @@ def document() -> dict[str, Any]:
                 "The whole picture: nodes and who holds what, pods, groups, intents, grants, promises.",
                 StateDump,
             ),
+            "/api/v1/audit": {
+                **get(
+                    "The last audit: the scheduler's picture held against fresh lists of the cluster.",
+                    Report,
+                    nodes,
+                    _404="None has been made yet.",
+                ),
+                "post": get(
+                    "Make an audit now, and repair what differs.",
+                    Report,
+                    _query("repair", "boolean", "false: only look.", True),
+                    nodes,
+                    _503="The cluster cannot be listed, or its first lists are not in yet.",
+                )["get"],
+            },
             "/api/v1/version": get("The version of the scheduler.", Version),
             "/healthz": get("Whether the process turns.", Health),
             "/readyz": get("Whether groups can be placed.", Health, _503="They cannot, for these reasons."),

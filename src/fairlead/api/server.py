@@ -1,4 +1,4 @@
-"""The HTTP server: read-only answers about the queue, groups and nodes, health and metrics.
+"""The HTTP server: answers about the queue, groups and nodes, audits, health and metrics.
 
 Started by the composition root inside the scheduler's event loop; asked by `cli.ask`, probes and
 Prometheus. Loopback unless told otherwise. It must not change anything, know Kubernetes or the store, or
@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 import uvicorn
-from msgspec import Struct
+from msgspec import Struct, structs
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -57,8 +57,8 @@ def _number(request: Request, name: str, default: int, most: int) -> int:
     return int(text)
 
 
-def _flag(request: Request, name: str) -> bool:
-    text = request.query_params.get(name, "false").lower()
+def _flag(request: Request, name: str, default: str = "false") -> bool:
+    text = request.query_params.get(name, default).lower()
     if text not in ("true", "false", "1", "0", ""):
         raise HTTPException(400, f"{name} is {text!r}, neither true nor false")
     return text in ("true", "1", "")
@@ -85,7 +85,8 @@ class Answers:
             "/readyz": self.readyz,
             "/metrics": self.metrics,
         }
-        return [Route(path, endpoint, methods=["GET"]) for path, endpoint in table.items()]
+        routes = [Route(path, endpoint, methods=["GET"]) for path, endpoint in table.items()]
+        return [*routes, Route("/api/v1/audit", self.audit, methods=["GET", "POST"])]
 
     async def queue(self, request: Request) -> Response:
         page = await self.source.queue(
@@ -114,6 +115,21 @@ class Answers:
 
     async def state(self, _: Request) -> Response:
         return reply(self.source.state())
+
+    async def audit(self, request: Request) -> Response:
+        """POST makes one, GET tells the last."""
+        nodes, repair = _flag(request, "nodes", "true"), _flag(request, "repair", "true")
+        if request.method == "POST":
+            report = await self.source.audit(repair)
+            if report is None:
+                raise HTTPException(503, "there is no cluster that the state could be held against")
+            if report.result == "failed":
+                raise HTTPException(503, f"the audit could not be made: {report.error}")
+        else:
+            report = self.source.audited()
+            if report is None:
+                raise HTTPException(404, "no audit has been made yet: POST /api/v1/audit makes one")
+        return reply(report if nodes else structs.replace(report, rows=()))
 
     async def version(self, _: Request) -> Response:
         return reply(Version("fairlead", __version__))

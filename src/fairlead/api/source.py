@@ -1,8 +1,8 @@
 """Where the HTTP server gets its answers: the engine's state, and the store for what the state forgot.
 
 `Source` is what `api.server` needs; `EngineSource` is the one that the composition root makes for a
-running scheduler. Read-only: nothing here may change the state. It runs in the loop's own thread, so
-the state never changes under an answer.
+running scheduler. Nothing here may change the state; an audit does, but by events. It runs in the loop's own
+thread, so the state never changes under an answer.
 """
 
 import asyncio
@@ -18,6 +18,7 @@ from fairlead.core.containment import pools, split
 from fairlead.core.dump import dump
 from fairlead.core.state import State
 from fairlead.core.tree.columns import Tree, TreeError
+from fairlead.model.audit import Report
 from fairlead.model.dump import StateDump
 from fairlead.model.group import GroupRecord
 from fairlead.model.node import Node
@@ -31,6 +32,7 @@ from fairlead.model.view import (
     QueuePage,
     QueuesPage,
 )
+from fairlead.runtime.audit import Auditor
 from fairlead.runtime.metrics import Metrics
 from fairlead.wire import jgf
 
@@ -66,6 +68,10 @@ class Source(Protocol):
 
     def state(self) -> StateDump: ...
 
+    async def audit(self, repair: bool) -> Report | None: ...
+
+    def audited(self) -> Report | None: ...
+
     def health(self) -> Health: ...
 
     def metrics(self) -> bytes: ...
@@ -88,11 +94,20 @@ class EngineSource:
         metrics: Metrics | None = None,
         history: History | None = None,
         clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        standby: Callable[[], str] = str,
     ) -> None:
-        self._state = state
+        """`standby`: who leads instead of this one, in words; "" while it leads."""
         self._metrics = metrics or Metrics()
         self._history = history
         self._clock = clock
+        self.auditor: Auditor | None = None
+        """Who can hold the state against the cluster; nobody where there is none."""
+        self._standby = standby
+        self.turn_to(state, self._metrics)
+
+    def turn_to(self, state: State, metrics: Metrics) -> None:
+        """From now on answer from these: the scheduler has begun anew."""
+        self._state, self._metrics = state, metrics
 
     def _now(self) -> int:
         """The engine's clock stands still between batches; people's does not."""
@@ -150,6 +165,14 @@ class EngineSource:
         """The whole picture. The engine stands still while it is drawn: about a second for 50,000 pods."""
         return dump(self._state, self._now(), __version__, self._warnings())
 
+    async def audit(self, repair: bool) -> Report | None:
+        """An audit made now, after those under way; None where there is no cluster to ask."""
+        return None if self.auditor is None else await self.auditor.audit(repair)
+
+    def audited(self) -> Report | None:
+        """The last audit; None before the first."""
+        return None if self.auditor is None else self.auditor.last
+
     async def graph(self) -> GraphPage:
         """The cluster as a containment tree, with a vertex per resource of a node."""
         now, warnings = self._now(), self._warnings()
@@ -168,7 +191,8 @@ class EngineSource:
         return await asyncio.to_thread(_drawn, nodes, keys, whole)
 
     def health(self) -> Health:
-        return views.health(self._state)
+        standby = self._standby()
+        return Health(False, (standby,)) if standby else views.health(self._state)
 
     def metrics(self) -> bytes:
         return self._metrics.render(

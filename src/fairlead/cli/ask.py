@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from fairlead.cli.errors import CliError
+from fairlead.model.audit import Report
 from fairlead.model.dump import StateDump
 from fairlead.model.view import ExplanationPage, Failure, GraphPage, NodePage, QueuePage, QueuesPage
 from fairlead.runtime import address
@@ -92,6 +93,12 @@ def state(where: Where) -> StateDump:
     return _ask(where, "/api/v1/state", StateDump, "the scheduler's picture of the cluster", LONG)
 
 
+def audit(where: Where, *, repair: bool, nodes: bool) -> Report:
+    """An audit made now; only a running scheduler has a picture that can be held against the cluster."""
+    query = urlencode({"repair": str(repair).lower(), "nodes": str(nodes).lower()})
+    return _ask(where, f"/api/v1/audit?{query}", Report, "what the scheduler sees", LONG, "POST")
+
+
 def queues(where: Where) -> QueuesPage:
     """All queues; only a running scheduler knows its configuration."""
     return _ask(where, "/api/v1/queues", QueuesPage, "the configuration of queues")
@@ -106,11 +113,12 @@ def _ask(
     kind: type[T],
     stored: Callable[[Path, str, tuple[str, ...]], T] | str,
     patience: float = TIMEOUT,
+    method: str = "GET",
 ) -> T:
     """The scheduler's answer, else what `stored` finds in the database; a text: what that does not know."""
     tried: list[str] = []
     try:
-        return _fetch(_server(where), path, kind, patience)
+        return _fetch(_server(where), path, kind, patience, method)
     except NoAnswer as error:
         tried.append(str(error))
     named_server = where.server or os.environ.get("FAIRLEAD_SERVER")
@@ -151,10 +159,11 @@ def _server(where: Where) -> str:
     return found.url
 
 
-def _fetch(server: str, path: str, kind: type[T], patience: float) -> T:
+def _fetch(server: str, path: str, kind: type[T], patience: float, method: str = "GET") -> T:
     """The answer as a struct. Raises NoAnswer, or CliError with the server's own words."""
     try:
-        with _OPENER.open(f"{server}{path}", timeout=patience) as response:
+        request = urllib.request.Request(f"{server}{path}", method=method)
+        with _OPENER.open(request, timeout=patience) as response:
             body = response.read()
     except urllib.error.HTTPError as error:
         raise _refusal(server, error) from None

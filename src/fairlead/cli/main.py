@@ -14,6 +14,8 @@ import typer
 from typer.core import TyperGroup
 
 from fairlead import __version__
+from fairlead.cli.audit import EPILOG as AUDIT_EXAMPLES
+from fairlead.cli.audit import audit
 from fairlead.cli.demo import demo
 from fairlead.cli.errors import told
 from fairlead.cli.fluxion_service import fluxion_service
@@ -101,6 +103,8 @@ app.command(epilog="Example: fairlead scheduler --config fairlead.yaml --port 80
 app.command(epilog="Example: fairlead demo --keep")(demo)
 
 app.command(epilog=SIMULATE_EXAMPLES)(simulate)
+
+app.command(epilog=AUDIT_EXAMPLES)(audit)
 
 app.command(
     "resource-query",

@@ -273,6 +273,11 @@ def nodes(page: NodePage, wide: bool = False, width: int = _WIDTH) -> Table:
     return _table(columns, rows, _UNLIMITED if wide else width)
 
 
+def lines(columns: Sequence[Column], rows: Sequence[Row], wide: bool = False, width: int = _WIDTH) -> Table:
+    """Any rows, at most so wide."""
+    return _table(columns, rows, _UNLIMITED if wide else width)
+
+
 _GRAPH = (
     Column("PLACE"),
     Column("LEVEL"),

@@ -19,7 +19,7 @@ from fairlead.control import RECONCILERS
 from fairlead.core.cycle import plan_now
 from fairlead.core.engine import Engine
 from fairlead.model.command import Propose
-from fairlead.model.event import Event, PlanProposed, PodSeen
+from fairlead.model.event import Event, PlanProposed, PodSeen, Repaired, Told
 from fairlead.model.pod import Shape
 from fairlead.model.preferences import Preferences
 from fairlead.model.settings import Settings
@@ -117,6 +117,9 @@ def read(path: pathlib.Path) -> Iterator[Header | list[Event]]:
 
 def _shared(event: Event, known: dict[object, object]) -> Event:
     """The event, with one object for all equal shapes and wishes: kinds are told apart by identity."""
+    if isinstance(event, Repaired):
+        items = [cast("Told", _shared(item, known)) for item in event.items]
+        return structs.replace(event, items=tuple(items))
     if not isinstance(event, PodSeen):
         return event
     pod = event.pod
