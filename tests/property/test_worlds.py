@@ -15,7 +15,10 @@ from fairlead.core.state import State
 from fairlead.model import command as cmd
 from fairlead.model import event as ev
 from fairlead.model.settings import Settings
-from worlds import VERBS, Chaos, Op, Stammering, play, resting
+from fairlead.sim.chaos import Chaos
+from fairlead.sim.ops import VERBS, Op
+from fairlead.sim.rest import resting
+from worlds import Stammering, play
 
 numbers = st.integers(0, 11)
 OPS = st.lists(

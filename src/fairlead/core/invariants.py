@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
 
 from fairlead.core.live import Group, Intent
-from fairlead.core.state import State
+from fairlead.core.state import IDLE, State
 from fairlead.model.group import GroupRecord, Phase, Why
 from fairlead.model.plan import Grant
 
@@ -113,7 +113,8 @@ def _promises(state: State) -> list[str]:
             wrong.append(f"{gid} is promised a start but does not wait")
         if promise.group != gid:
             wrong.append(f"{gid} is promised the start of {promise.group}")
-    for group in state.groups.values():
+    due = state.dirty or state.planning != IDLE
+    for group in state.groups.values() if not due else ():  # the plan that is due says what it may expect
         promise = state.promises.get(group.id)
         start = promise.start if promise is not None and group.phase is Phase.QUEUED else 0
         if group.estimate != start:
@@ -128,6 +129,7 @@ def _registers(state: State) -> list[str]:
     """Each register of groups and pods says what the groups themselves say."""
     wrong: list[str] = []
     for gid, group in state.groups.items():
+        ended = group.phase is Phase.ENDED
         if gid != group.id:
             wrong.append(f"{group.id} is known as {gid}")
         if state.waiting.get(gid, ()) != group.requests:
@@ -137,8 +139,9 @@ def _registers(state: State) -> list[str]:
             if state.group_of.get(uid) != gid:
                 wrong.append(f"pod {uid} of {gid} is noted as {state.group_of.get(uid, 'nobody')}'s")
         newest = state.by_key.get(group.key)
-        if newest is None or newest.incarnation < group.incarnation:
-            wrong.append(f"{gid} is not the newest of its key")
+        last = newest.incarnation if newest is not None else state.incarnations.get(group.key, 0)
+        if last < group.incarnation or (newest is None and not ended and last == group.incarnation):
+            wrong.append(f"{gid} is not found by its key")
         for uid in group.owners:
             if gid not in state.groups_of_owner.get(uid, {}):
                 wrong.append(f"{gid} is not noted as its owner {uid}'s")

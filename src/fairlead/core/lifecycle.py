@@ -6,7 +6,8 @@ HELD ───────────► QUEUED ──────────�
   │                   └─ nodes joined ─ ENDED(rejected)                 │
   └──────────────── everything evicted, or its owner suspended ◄───────┘
 
-Any phase may move to ENDED when nothing of the group is left.
+Any phase may move to ENDED when nothing of the group is left. A group that others start, by binding its
+members themselves, moves to STARTING from wherever it waits, be it rejected.
 """
 
 from fairlead.model.group import Phase
@@ -16,7 +17,7 @@ MOVES: dict[Phase, tuple[Phase, ...]] = {
     Phase.QUEUED: (Phase.HELD, Phase.STARTING, Phase.ENDED),
     Phase.STARTING: (Phase.HELD, Phase.QUEUED, Phase.RUNNING, Phase.ENDED),
     Phase.RUNNING: (Phase.HELD, Phase.QUEUED, Phase.ENDED),
-    Phase.ENDED: (Phase.HELD, Phase.QUEUED),
+    Phase.ENDED: (Phase.HELD, Phase.QUEUED, Phase.STARTING),
 }
 
 

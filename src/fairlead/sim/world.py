@@ -1,9 +1,10 @@
 """A simulated Kubernetes and store around a real engine: the product runs, only the ports differ.
 
-Used by scenarios, property tests and (later) `fairlead simulate`. A heap of future events; `perform`
-pushes outcomes: a Bind becomes a pod seen on its node, running after a start delay and ended after its
-run time. `crash` throws the engine away and starts a new one from what was durable. Deterministic: time
-is the heap's, nothing is random unless a Faults object, which brings its own seed, says so.
+Used by scenarios, property tests and the fault simulation. `perform` pushes outcomes to the heap of a
+`sim.cluster.Cluster`: a Bind becomes a pod seen on its node, running after a start delay and ended after its
+run time. `crash` throws the engine away and `start` makes a new one from what was durable; a fuse lets the
+process be killed between any two commands. Deterministic: time is the heap's, and nothing goes wrong but what
+a Faults object says.
 """
 
 import heapq
@@ -19,50 +20,27 @@ from fairlead.core.snapshot import Snapshot
 from fairlead.model import command as cmd
 from fairlead.model import event as ev
 from fairlead.model.group import GroupRecord, Phase
-from fairlead.model.node import Node
-from fairlead.model.owner import Owner
 from fairlead.model.plan import Grant, Reserve
-from fairlead.model.pod import Pod, PodPhase
+from fairlead.model.pod import PodPhase
 from fairlead.model.settings import Settings
+from fairlead.sim.cluster import SOURCES, Cluster
+from fairlead.sim.faults import Faults
 
 BIND_DELAY = 1
 START_DELAY = 1
 STORE_DELAY = 2
 
 
-class Faults:
-    """What goes wrong. The defaults: nothing. Subclasses (tests) override."""
-
-    def bind(self, _: cmd.Bind) -> ev.BindError | None:
-        """The error a bind ends with; None lets it succeed. UNKNOWN may still take effect."""
-        return None
-
-    def unknown_took_effect(self, _: cmd.Bind) -> bool:
-        """Whether a bind of unknown outcome was carried out all the same."""
-        return False
-
-    def unknown_delay(self, _: cmd.Bind) -> int:
-        """How long after its error a bind of unknown outcome arrives, in milliseconds."""
-        return 0
-
-    def plan_delay(self) -> int:
-        """How late a plan arrives, in milliseconds."""
-        return 0
-
-    def copies(self, _: ev.Event) -> int:
-        """How often an event of the watch is delivered (at least once)."""
-        return 1
-
-    def watch_delay(self, _: ev.Event) -> int:
-        """How late an event of the watch is delivered, in milliseconds; later ones may overtake it."""
-        return 0
-
-
 def _plan(snapshot: Snapshot) -> ev.PlanProposed:
     return ev.PlanProposed(plan_now(snapshot))
 
 
-class World:
+Writes = cmd.RecordAllocations | cmd.SaveGroups | cmd.SettleGrants
+DEAD = -1
+UNBURNT = -1
+
+
+class World(Cluster):
     """The cluster as it truly is, a durable store, a clock, and the engine that watches."""
 
     def __init__(
@@ -71,18 +49,12 @@ class World:
         faults: Faults | None = None,
         planner: Callable[[Snapshot], ev.PlanProposed] | None = None,
     ) -> None:
+        super().__init__(faults or Faults())
         self.settings = settings or Settings(pace=0)
-        self.faults = faults or Faults()
         self.planner = planner or _plan
-        self.now = 1_000
-        self.version = 0
         self.epoch = 0
-        self.pods: dict[str, Pod] = {}
-        self.nodes: dict[str, Node] = {}
-        self.owners: dict[str, Owner] = {}
-        self.run_time: dict[str, int] = {}
-        self.grace: dict[str, int] = {}
-        """Pod -> how long it takes to end when it is deleted at its walltime, in milliseconds."""
+        self.skew = 0
+        """By how much the scheduler's clock is ahead of the cluster's."""
         self.groups: dict[str, GroupRecord] = {}
         self.grants: dict[str, Grant] = {}
         self.reservations: tuple[Reserve, ...] = ()
@@ -90,29 +62,50 @@ class World:
         """Every command but Propose and WakeAt, with its time."""
         self.batches: list[tuple[ev.Event, ...]] = []
         self.check_always = True
-        self._heap: list[tuple[int, int, Callable[[], None]]] = []
-        self._count = 0
+        self.fuse = UNBURNT
+        """After so many more commands the process is killed."""
         self._pending: list[ev.Event] = []
+        self._frozen_until = 0
+        self._woken: dict[int, int] = {}
+        """Process that was paused while it led -> when it goes on."""
         self._store_down = False
-        self._unwritten: list[cmd.RecordAllocations | cmd.SaveGroups | cmd.SettleGrants] = []
+        self._store_busy = 0
+        self._unwritten: list[Writes] = []
+        self._unanswered: list[str] = []
+        """Plans that are durable, of which the answer was lost."""
         self.start()
 
     # -- the scheduler process -----------------------------------------------------------------------
 
     def start(self) -> None:
-        """A scheduler process starts: store, then lists, as ordinary events."""
+        """A scheduler process starts: store, then lists, as ordinary events, in any order."""
         self.epoch += 1
         self.engine = Engine(self.settings, RECONCILERS)
         self.batches = []
         self._life = self.epoch
-        self._unwritten = []
-        if not self._store_down:
+        self.fuse, self._frozen_until = UNBURNT, 0
+        self._unwritten, self._unanswered = [], []
+        delay = self.faults.source_delay("store")
+        if delay:
+            self.at(delay, lambda life=self.epoch: self._tell_restored(life))
+        else:
+            self._tell_restored(self.epoch)
+        self._deaf.clear()
+        for source in SOURCES:
+            self._heard[source] += 1
+            delay = self.faults.source_delay(source)
+            if delay:
+                self.gap(source, delay)
+            else:
+                self.tell(*self.listing(source))
+
+    def _tell_restored(self, life: int) -> None:
+        if life == self._life and not self._store_down:
             self.tell(*self._restored())
-        self.tell(*self.lists())
 
     def _restored(self) -> list[ev.Event]:
         """What the store tells a process at its start."""
-        not_before = self.now + self.settings.request_timeout
+        not_before = self.now + self.skew + self.settings.request_timeout
         records = sorted(self.groups.values(), key=lambda r: (r.seq, r.id))
         grants = sorted(self.grants.values(), key=lambda g: (g.at, g.id))
         waiting = {r.id for r in records if r.phase in (Phase.HELD, Phase.QUEUED)}
@@ -127,75 +120,27 @@ class World:
             ev.Synced("store"),
         ]
 
-    def lists(self) -> list[ev.Event]:
-        """What a watch says at its beginning: all nodes, owners and pods, each list with its end."""
-        events: list[ev.Event] = [ev.NodeSeen(n) for n in self.nodes.values()]
-        events += [
-            ev.Listed("Node", tuple(n.uid for n in self.nodes.values()), self.version),
-            ev.Synced("nodes"),
-        ]
-        events += [ev.OwnerSeen(o) for o in self.owners.values()]
-        for kind in ("Job", "ReplicaSet", "StatefulSet"):
-            uids = tuple(o.uid for o in self.owners.values() if o.kind == kind)
-            events.append(ev.Listed(kind, uids, self.version))
-        events.append(ev.Synced("owners"))
-        events += [ev.PodSeen(p) for p in sorted(self.pods.values(), key=lambda p: (p.created, p.version))]
-        events += [ev.Listed("Pod", tuple(self.pods), self.version), ev.Synced("pods")]
-        return events
+    @property
+    def alive(self) -> bool:
+        return self._life == self.epoch
 
     def crash(self) -> None:
         """The process is killed: what it had not done is not done, what it had sent may still arrive."""
-        self._pending, self._unwritten = [], []
-        self._life = -1
+        self._pending, self._unwritten, self._unanswered = [], [], []
+        self._life = DEAD
 
-    # -- the cluster ---------------------------------------------------------------------------------
+    def freeze(self, duration: int) -> None:
+        """The process does not run for so long; what happens meanwhile it hears at once afterwards."""
+        self._frozen_until = self.now + duration
+        self.at(duration, self.tell)
 
-    def node(self, node: Node) -> None:
-        self.version += 1
-        self.nodes[node.name] = structs.replace(node, version=self.version)
-        self._tell_watch(ev.NodeSeen(self.nodes[node.name]))
-
-    def node_gone(self, name: str) -> None:
-        """The node object is deleted; its pods stay until somebody deletes them."""
-        self.version += 1
-        node = self.nodes.pop(name)
-        self._tell_watch(ev.NodeGone(node.uid, self.version))
-
-    def owner(self, owner: Owner) -> None:
-        self.version += 1
-        self.owners[owner.uid] = structs.replace(owner, version=self.version)
-        self._tell_watch(ev.OwnerSeen(self.owners[owner.uid]))
-
-    def owner_gone(self, uid: str) -> None:
-        self.version += 1
-        del self.owners[uid]
-        self._tell_watch(ev.OwnerGone(uid, self.version))
-
-    def pod(self, pod: Pod, run_time: int = 0) -> None:
-        """Create or change a pod; `run_time` milliseconds after it runs it succeeds (0: never)."""
-        self.version += 1
-        created = pod.created or self.now
-        self.pods[pod.uid] = structs.replace(pod, version=self.version, created=created)
-        if run_time:
-            self.run_time[pod.uid] = run_time
-        self._tell_watch(ev.PodSeen(self.pods[pod.uid]))
-
-    def change(self, uid: str, **fields: object) -> None:
-        """Change fields of a pod, if it still exists."""
-        if uid in self.pods:
-            self.pod(structs.replace(self.pods[uid], **fields))
-
-    def pod_gone(self, uid: str) -> None:
-        if self.pods.pop(uid, None) is not None:
-            self.version += 1
-            self._tell_watch(ev.PodGone(uid, self.version))
+    def take_over(self, late: int) -> None:
+        """The process is paused, another one takes the lead; the old one's requests arrive so much later."""
+        self._woken[self.epoch] = self.now + late
+        self.crash()
+        self.start()
 
     # -- time ----------------------------------------------------------------------------------------
-
-    def at(self, delay: int, action: Callable[[], None]) -> None:
-        """Do something `delay` milliseconds from now."""
-        self._count += 1
-        heapq.heappush(self._heap, (self.now + delay, self._count, action))
 
     def run(self, duration: int = 10_000) -> None:
         """Let time pass until nothing is left to happen, at most `duration` milliseconds."""
@@ -212,64 +157,81 @@ class World:
 
     def tell(self, *events: ev.Event) -> None:
         """Put events into the engine's inbox (a dead process hears nothing)."""
-        self._pending += events or (ev.Tick(self.now),)
-
-    def _tell_watch(self, event: ev.Event) -> None:
-        for _ in range(self.faults.copies(event)):
-            delay = self.faults.watch_delay(event)
-            if delay:
-                self._later(delay, event)
-            else:
-                self.tell(event)
+        self._pending += events or (ev.Tick(self.now + self.skew),)
 
     def _deliver(self) -> None:
-        while self._pending:
-            batch = (ev.Tick(self.now), *self._pending)
+        while self._pending and self.now >= self._frozen_until:
+            batch = (ev.Tick(self.now + self.skew), *self._pending)
             self._pending = []
-            if self._life != self.epoch:
+            if not self.alive:
                 return
             self.batches.append(batch)
-            commands = self.engine.learn(batch)
-            self.perform(commands)
+            self.perform(self.engine.learn(batch))
             if self.check_always:
-                wrong = check(self.engine.state)
-                assert not wrong, wrong
+                self.look()
+
+    def look(self) -> None:
+        """After every batch: nothing that is always true may be broken."""
+        wrong = check(self.engine.state)
+        assert not wrong, wrong
 
     # -- performing ----------------------------------------------------------------------------------
 
     def perform(self, commands: Sequence[cmd.Command]) -> None:
+        """Carry out what a batch led to, in order; a process that is killed meanwhile does no more."""
         for command in commands:
+            if self.fuse == 0:
+                self.crash()
+                return
+            self.fuse -= self.fuse > 0
             if not isinstance(command, cmd.Propose | cmd.WakeAt):
                 self.log.append((self.now, command))
-            match command:
-                case cmd.Propose():
-                    self._later(self.faults.plan_delay(), self.planner(command.snapshot))
-                case cmd.RecordAllocations() | cmd.SaveGroups() | cmd.SettleGrants():
-                    self.at(STORE_DELAY, lambda c=command, life=self.epoch: self._write(c, life))
-                case cmd.Bind():
-                    self.at(BIND_DELAY, lambda c=command: self._bind(c))
-                case cmd.Evict():
-                    self.at(BIND_DELAY, lambda c=command: self.pod_gone(c.pod.uid))
-                case cmd.Revoke():
-                    self.at(BIND_DELAY, lambda c=command: self._revoke(c))
-                case cmd.End():
-                    self.at(BIND_DELAY, lambda c=command: self._end(c))
-                case cmd.WakeAt():
-                    self.at(max(command.at - self.now, 0), self.tell)
-                case _:
-                    pass
+            self._perform(command)
+
+    def _perform(self, command: cmd.Command) -> None:
+        life = self.epoch
+        match command:
+            case cmd.Propose():
+                self._later(self.faults.plan_delay(), self.planner(command.snapshot))
+            case cmd.RecordAllocations() | cmd.SaveGroups() | cmd.SettleGrants():
+                self._store_busy = max(self._store_busy, self.now + STORE_DELAY) + self.faults.store_delay()
+                self.at(self._store_busy - self.now, lambda: self._write(command, life))
+            case cmd.Bind() | cmd.Evict() | cmd.Revoke() | cmd.End():
+                self.at(BIND_DELAY, lambda: self._request(command, life))
+            case cmd.WakeAt():
+                self.at(max(command.at - self.now - self.skew, 0), self.tell)
+            case _:
+                pass
+
+    def _request(self, command: cmd.Bind | cmd.Evict | cmd.Revoke | cmd.End, life: int) -> None:
+        """A request reaches the API server; that of a process that is paused, once it goes on."""
+        late = self._woken.get(life, 0) - self.now
+        if late > 0:
+            self.at(late, lambda: self._request(command, life))
+            return
+        match command:
+            case cmd.Bind():
+                self._bind(command)
+            case cmd.Evict():
+                self._evict(command)
+            case cmd.Revoke():
+                self._revoke(command)
+            case cmd.End():
+                self._end(command)
 
     def _later(self, delay: int, event: ev.Event) -> None:
         """An answer to this very process; a later one does not hear it."""
         life = self.epoch
         self.at(delay, lambda: self.tell(event) if life == self.epoch == self._life else None)
 
-    def _write(self, command: cmd.RecordAllocations | cmd.SaveGroups | cmd.SettleGrants, epoch: int) -> None:
+    # -- the store -----------------------------------------------------------------------------------
+
+    def _write(self, command: Writes, epoch: int) -> None:
         """The store takes commands in order, fenced by epoch; while it is down they wait in the process."""
         if epoch != self.epoch:
             return
         if self._store_down:
-            self._unwritten.append(command)
+            self._keep(command)
             return
         match command:
             case cmd.SaveGroups():
@@ -278,10 +240,28 @@ class World:
                 for grant in command.grants:
                     self.grants.pop(grant, None)
             case cmd.RecordAllocations():
-                self.groups.update({r.id: r for r in command.groups})
-                self.grants.update({g.id: g for g in command.grants})
-                self.reservations = command.reservations
-                self._later(0, ev.AllocationsRecorded(command.plan))
+                self._commit(command)
+
+    def _commit(self, command: cmd.RecordAllocations) -> None:
+        """One transaction; where the connection breaks in the middle of it, the process asks afterwards."""
+        outage = self.faults.outage(command)
+        if outage is None or outage.durable:
+            self.groups.update({r.id: r for r in command.groups})
+            self.grants.update({g.id: g for g in command.grants})
+            self.reservations = command.reservations
+        if outage is None:
+            self._later(0, ev.AllocationsRecorded(command.plan))
+            return
+        if outage.durable:
+            self._unanswered.append(command.plan)
+        else:
+            self._keep(command)
+        self.store_down()
+        self.at(outage.length, self.store_up)
+
+    def _keep(self, command: Writes) -> None:
+        if self.alive:
+            self._unwritten.append(command)
 
     def store_down(self) -> None:
         """The store stops answering; the engine hears of it."""
@@ -291,13 +271,18 @@ class World:
     def store_up(self) -> None:
         """The store is back: what piled up is written; a process that waited for it gets what it holds."""
         self._store_down = False
-        waiting, self._unwritten = self._unwritten, []
+        self.tell(*(ev.AllocationsRecorded(plan) for plan in self._unanswered))
+        waiting, self._unwritten, self._unanswered = self._unwritten, [], []
         for command in waiting:
             self._write(command, self.epoch)
+        if self._store_down:  # again, in the midst of it
+            return
         if "store" in self.engine.state.missing:
             self.tell(*self._restored())
         else:
             self.tell(ev.StoreReady(self.epoch))
+
+    # -- the API server ------------------------------------------------------------------------------
 
     def _bind(self, bind: cmd.Bind) -> None:
         """A request arrives, fails, or is lost on the way, perhaps to take effect later."""
@@ -306,10 +291,11 @@ class World:
             self.at(self.faults.unknown_delay(bind), lambda: (self._bind_here(bind), None)[1])
         if error is None:
             error = self._bind_here(bind)
+        late = self.faults.answer_delay(bind)
         if error is None:
-            self._later(0, ev.Bound(bind.pod, bind.grant, bind.node))
+            self._later(late, ev.Bound(bind.pod, bind.grant, bind.node))
         else:
-            self._later(0, ev.BindFailed(bind.pod, bind.grant, error))
+            self._later(late, ev.BindFailed(bind.pod, bind.grant, error))
 
     def _bind_here(self, bind: cmd.Bind) -> ev.BindError | None:
         """What the API server does: uid and resourceVersion are preconditions, capacity is not."""
@@ -324,9 +310,19 @@ class World:
         self.at(START_DELAY, lambda: self._run(bind.pod))
         return None
 
+    def _evict(self, evict: cmd.Evict) -> None:
+        if self.faults.eviction_fails(evict):
+            return
+        takes = self.faults.eviction_takes(evict)
+        if takes:
+            self.change(evict.pod.uid, deleting=True)
+            self.at(takes, lambda: self.pod_gone(evict.pod.uid))
+        else:
+            self.pod_gone(evict.pod.uid)
+
     def _revoke(self, revoke: cmd.Revoke) -> None:
         pod = self.pods.get(revoke.pod.uid)
-        if pod is not None:
+        if pod is not None and not pod.node and not self.faults.revocation_fails(revoke):
             self.change(pod.uid, annotations={**pod.annotations, cmd.REVOKED: revoke.grant})
 
     def _end(self, end: cmd.End) -> None:
@@ -349,7 +345,11 @@ class World:
                 self.at(grace, lambda uid=uid: self.pod_gone(uid))
 
     def _run(self, uid: str) -> None:
-        if uid in self.pods and self.pods[uid].ended:
+        pod = self.pods.get(uid)
+        if pod is None or pod.ended:
+            return
+        if self.faults.kubelet_refuses(pod):
+            self.change(uid, phase=PodPhase.FAILED)
             return
         self.change(uid, phase=PodPhase.RUNNING, started=True)
         if uid in self.run_time:
