@@ -95,6 +95,8 @@ class PostgresStore:
         self._inbox: Inbox | None = None
         self._told = False
         self._synced = False
+        self._stuck = False
+        """True from a transaction that failed to one that succeeds: a server may answer and not write."""
         self._closing = False
         self._running: asyncio.Task[None] | None = None
         self._housekeeping_at = 0.0
@@ -206,6 +208,7 @@ class PostgresStore:
                 self.epoch = session.epoch
                 if not self._synced:
                     restored = await session.restore(self._now() + self._request_timeout)
+            recorded = await self._transact(session) if self._stuck and self._buffer else []
         except BaseException:
             await session.close()
             raise
@@ -213,7 +216,7 @@ class PostgresStore:
         last = [Synced("store")] if not self._synced else []
         self._synced = True
         _log.info("store ready", epoch=self.epoch, restored=len(restored))
-        self._emit(*restored, StoreReady(self.epoch), *last)
+        self._emit(*restored, StoreReady(self.epoch), *last, *recorded)
         return session
 
     async def _serve(self, session: Session) -> None:
@@ -246,6 +249,9 @@ class PostgresStore:
             await self._keep_house(session)
 
     async def _write(self, session: Session) -> None:
+        self._emit(*await self._transact(session))
+
+    async def _transact(self, session: Session) -> list[Event]:
         """One transaction with all that must be written now. On any failure everything is buffered again."""
         for plan in list(self._buffer.plans.values()):
             if plan.epoch != session.epoch:
@@ -259,13 +265,14 @@ class PostgresStore:
         except BaseException:
             self._buffer.give_back(batch)
             self._written = None  # of unknown fate, like the rest
+            self._stuck = True
             raise
+        self._stuck = False
         self.statements += len(todo) + 2
         self.transactions += 1
         if batch.reservations is not None:
             self._written = batch.reservations
-        if batch.plans:
-            self._emit(*(AllocationsRecorded(plan.plan) for plan in batch.plans))
+        return [AllocationsRecorded(plan.plan) for plan in batch.plans]
 
     async def _keep_house(self, session: Session) -> None:
         if time.monotonic() >= self._housekeeping_at and not self._buffer.plans:
