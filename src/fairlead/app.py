@@ -8,7 +8,10 @@ import asyncio
 import fcntl
 import gc
 import signal
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -19,7 +22,11 @@ from fairlead.api.server import Server
 from fairlead.api.source import EngineSource
 from fairlead.control import RECONCILERS
 from fairlead.core.engine import Engine
-from fairlead.kube.config import load
+from fairlead.kube.access import to_elect
+from fairlead.kube.client import ApiClient
+from fairlead.kube.config import IN_CLUSTER, KubeAccess, load
+from fairlead.kube.lease import ApiLeases, Elector, Timing
+from fairlead.kube.outcomes import always
 from fairlead.kube.port import KubePort
 from fairlead.kube.things import SOURCE
 from fairlead.model.group import GroupRecord
@@ -64,6 +71,12 @@ class Options(Struct, frozen=True):
     grpc: str = ""
     grpc_allow_remote: bool = False
     bind_parallelism: int = 64
+    leader_elect: bool = False
+    lease_duration: float = 15.0
+    renew_deadline: float = 10.0
+    retry_period: float = 2.0
+    lease_name: str = "fairlead"
+    lease_namespace: str = ""
 
     @property
     def given(self) -> Given:
@@ -76,6 +89,11 @@ class Options(Struct, frozen=True):
             match=self.match,
             scheduler=self.scheduler,
         )
+
+    @property
+    def timing(self) -> Timing:
+        """What of this is about the lease, in seconds."""
+        return Timing(self.lease_duration, self.renew_deadline, self.retry_period)
 
 
 class StoreHistory:
@@ -94,17 +112,18 @@ class StoreHistory:
 
 
 class DataFolder:
-    """The data folder, locked: one scheduler process each."""
+    """The data folder, locked: one scheduler process each. Replicas keep no database there and share it."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, shared: bool = False) -> None:
         self.path = path
+        self._shared = shared
         self._lock: BinaryIO | None = None
 
     def __enter__(self) -> "DataFolder":
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             self._lock = (self.path / "lock").open("a+b")
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(self._lock, (fcntl.LOCK_SH if self._shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise ConfigError(
                 f"{self.path}: another fairlead scheduler uses this data folder; stop it or give --data-dir"
@@ -125,41 +144,126 @@ def run(options: Options) -> None:
     """Run a scheduler until SIGINT or SIGTERM. Raises KubeError, StoreError or ConfigError for people."""
     logs.configure(options.log_format)
     settings = config.settings(options.given)
-    folder = DataFolder(options.data_dir or default_data_dir())
+    if options.leader_elect and not options.database_url:
+        raise ConfigError(
+            "--leader-elect needs --database-url: replicas share a PostgreSQL of yours, the one inside "
+            "belongs to one process"
+        )
+    folder = DataFolder(options.data_dir or default_data_dir(), shared=options.leader_elect)
     with folder, suppress(KeyboardInterrupt, asyncio.CancelledError):
         eventloop.run(serve(options, settings, folder.path))
 
 
+class Life:
+    """An engine and its ports, from empty to closed. A replica that may lead no longer begins another one.
+
+    `elector` None: this process is alone, and leads as soon as the database lets it.
+    """
+
+    def __init__(
+        self, options: Options, settings: Settings, access: KubeAccess, data: Path, elector: Elector | None
+    ) -> None:
+        self.options, self.settings, self._elector = options, settings, elector
+        self.stopped = False
+        """Told to end by a signal."""
+        self.metrics = Metrics()
+        self.engine = Engine(structs.replace(settings, sources=(*settings.sources, SOURCE)), RECONCILERS)
+        self._reports = Reports(self.engine, self.metrics)
+        self._clock = Clock()
+        self.kube = KubePort(
+            access,
+            scheduler=settings.scheduler,
+            bind_parallelism=options.bind_parallelism,
+            request_timeout=settings.request_timeout / 1000,
+            pod_events=options.pod_events,
+            fence=elector.allowed if elector else always,
+            registry=self.metrics.registry,
+        )
+        self.store = PostgresStore(
+            data=None if options.database_url else data,
+            url=options.database_url,
+            request_timeout=settings.request_timeout,
+            retention=settings.retention,
+            now=self._clock.now,
+            elected=elector.until_led if elector else None,
+        )
+        if elector is not None:
+            self.metrics.leads(lambda: elector.allowed() > 0)
+
+    async def run(self, record: Path | None, on_lead: Callable[[], None]) -> str:
+        """Until the process is told to end (then `stopped`), or may lead no longer: then the reason."""
+        recorder = Recorder(record, self.engine.state.settings) if record else None
+        ports = (self.store, self.kube, Planner(self._reports.cycle))
+        loop = Loop(self.engine, ports, self._clock, recorder, (self._reports.batch,))
+        reloading = Reloading(self.options.given, self.settings, loop.inbox)
+        if self.options.config is not None:
+            _on_signal(signal.SIGHUP, reloading)
+        running = asyncio.create_task(loop.run(), name="scheduler")
+        watching: list[asyncio.Task[str | None]] = [
+            asyncio.create_task(self._reports.beat(), name="heartbeat")
+        ]
+        if self._elector is not None:
+            watching.append(asyncio.create_task(self._lead(self._elector, on_lead), name="election"))
+            watching.append(asyncio.create_task(self._fenced(), name="fence"))
+        for number in (signal.SIGINT, signal.SIGTERM):
+            _on_signal(number, partial(self._stop, running))
+        try:
+            await asyncio.wait((running, *watching), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            running.cancel()
+            await asyncio.wait((running,))  # what is in flight comes to its end while the lease is renewed
+            lost = [task.result() or "" for task in watching if task.done()]
+            await self._stop_watching(watching)
+            self.settings = reloading.present
+        if not lost and not running.cancelled():
+            running.result()
+        return "; ".join(lost)
+
+    def _stop(self, running: asyncio.Task[None]) -> None:
+        self.stopped = True
+        running.cancel()
+
+    async def _stop_watching(self, watching: Sequence[asyncio.Task[str | None]]) -> None:
+        """The lease is given back only if it is still ours: one that was lost runs out by itself."""
+        held = not any(task.done() for task in watching if task.get_name() == "election")
+        for task in watching:
+            task.cancel()
+        await asyncio.gather(*watching, return_exceptions=True)
+        if held and self._elector is not None:
+            await self._elector.release()
+
+    async def _lead(self, elector: Elector, on_lead: Callable[[], None]) -> str:
+        await elector.acquire()
+        on_lead()
+        return await elector.hold()
+
+    async def _fenced(self) -> str:
+        await self.store.fenced.wait()
+        return f"another one writes to the database ({self.store.error})"
+
+
 async def serve(options: Options, settings: Settings, data: Path) -> None:
-    """Compose everything and run it until cancelled or signalled."""
-    metrics = Metrics()
-    engine = Engine(structs.replace(settings, sources=(*settings.sources, SOURCE)), RECONCILERS)
-    reports = Reports(engine, metrics)
-    kube = KubePort(
-        load(options.kubeconfig, options.context or None),
-        scheduler=settings.scheduler,
-        bind_parallelism=options.bind_parallelism,
-        request_timeout=settings.request_timeout / 1000,
-        pod_events=options.pod_events,
-        registry=metrics.registry,
-    )
-    store = PostgresStore(
-        data=None if options.database_url else data,
-        url=options.database_url,
-        request_timeout=settings.request_timeout,
-        retention=settings.retention,
-    )
+    """Compose everything and run it until cancelled or signalled, life after life."""
+    access = load(options.kubeconfig, options.context or None)
+    client = ApiClient(access, connections=2)  # its own: a renewal must not queue behind binds
+    elector, rights = None, ()
+    if options.leader_elect:
+        namespace = options.lease_namespace or (
+            access.namespace if access.source == IN_CLUSTER else "kube-system"
+        )
+        elector = Elector(ApiLeases(client, namespace, options.lease_name), options.timing)
+        rights = to_elect(namespace)
+    life = Life(options, settings, access, data, elector)
     history = StoreHistory(data, options.database_url)
-    source = EngineSource(engine.state, metrics, history)
+    standby = (lambda: elector.standing) if elector else str
+    source = EngineSource(life.engine.state, life.metrics, history, standby=standby)
     server = Server(source, host=options.host, port=options.port)
     door = _door(options, source)
     try:
-        await asyncio.to_thread(store.check)
-        await kube.check_access()
-        recorder = Recorder(options.record, engine.state.settings) if options.record else None
-        loop = Loop(engine, (store, kube, Planner(reports.cycle)), Clock(), recorder, (reports.batch,))
+        await asyncio.to_thread(life.store.check)
+        await life.kube.check_access(rights)
         await server.start()
-        address.write(data, server.url)
+        _tell_address(data, server.url, leads=elector is None)
         if door is not None:
             await door.start()
             _log.info("gRPC server started", address=door.address)
@@ -168,15 +272,38 @@ async def serve(options: Options, settings: Settings, data: Path) -> None:
         queues = {queue.name: queue.policy for queue in settings.queues}
         started = {"scheduler": settings.scheduler, "api": server.url, "data": str(data), "queues": queues}
         _log.info("scheduler started", **started)
-        if options.config is not None:
-            _on_hangup(Reloading(options.given, settings, loop.inbox))
-        await _until_signalled(loop, reports)
+        _spare_the_collector()
+        on_lead = partial(_tell_address, data, server.url, leads=True)
+        for record in _recordings(options.record):
+            lost = await life.run(record, on_lead)
+            if life.stopped or not lost:
+                break
+            _log.warning("steps down", reason=lost)
+            life = Life(options, life.settings, access, data, elector)
+            source.turn_to(life.engine.state, life.metrics)
+            gc.collect()  # nothing is urgent now, and the old engine may be large
+        _log.info("scheduler stopped")
     finally:
         if door is not None:
             await door.stop()
         await server.stop()
-        await kube.close()
+        await life.kube.close()
+        await client.close()
         address.remove(data)
+
+
+def _tell_address(data: Path, url: str, leads: bool) -> None:
+    """Where the command line asks. Of replicas on one machine that is the one that leads."""
+    known = address.read(data)
+    if leads or known is None or not address.alive(known.pid):
+        address.write(data, url)
+
+
+def _recordings(first: Path | None) -> Iterator[Path | None]:
+    """A file for each life of the engine: FILE, FILE.2, FILE.3 …"""
+    yield first
+    for number in count(2):
+        yield first and first.with_name(f"{first.name}.{number}")
 
 
 def _door(options: Options, source: EngineSource) -> "Door | None":
@@ -190,22 +317,11 @@ def _door(options: Options, source: EngineSource) -> "Door | None":
     return Door(services, listen(options.grpc, options.grpc_allow_remote, "--grpc-allow-remote"))
 
 
-def _on_hangup(reload: Reloading) -> None:
+def _on_signal(number: signal.Signals, react: Callable[[], object]) -> None:
     with suppress(ValueError, NotImplementedError):  # not in the main thread: a test
-        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload)
+        asyncio.get_running_loop().add_signal_handler(number, react)
 
 
-async def _until_signalled(loop: Loop, reports: Reports) -> None:
-    running = asyncio.create_task(loop.run(), name="scheduler")
-    beating = asyncio.create_task(reports.beat(), name="heartbeat")
-    for number in (signal.SIGINT, signal.SIGTERM):
-        with suppress(ValueError, NotImplementedError):  # not in the main thread: a test
-            asyncio.get_running_loop().add_signal_handler(number, running.cancel)
+def _spare_the_collector() -> None:
     gc.freeze()  # what start-up made lives as long as the process: it need not be walked again
     gc.set_threshold(20_000, 20, 50)  # cycles are rare here; walking the heap for them should be too
-    try:
-        await running
-    except asyncio.CancelledError:
-        _log.info("scheduler stopped")
-    finally:
-        beating.cancel()

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from fairlead.cli.errors import CliError
+from fairlead.core.durations import duration
 from fairlead.model.settings import MATCHES, POLICIES
 
 SWITCH = ("on", "off")
@@ -22,6 +23,14 @@ def one_of(option: str, value: str, choices: tuple[str, ...]) -> str:
     if value and value not in choices:
         raise CliError(f"{option} {value!r} is not known: choose {' or '.join(choices)}")
     return value
+
+
+def seconds(option: str, value: str) -> float:
+    """A duration such as 15s, 500ms or 1m30s."""
+    found = duration(value)
+    if not found:
+        raise CliError(f"{option} {value!r} is no duration above zero such as 15s, 500ms or 1m30s")
+    return found / 1000
 
 
 def scheduler(
@@ -65,6 +74,23 @@ def scheduler(
         bool,
         typer.Option("--grpc-allow-remote", help="Let --grpc be an address that others reach: no login."),
     ] = False,
+    leader_elect: Annotated[
+        bool,
+        typer.Option(
+            "--leader-elect", help="One of several replicas: lead or stand by. Needs --database-url."
+        ),
+    ] = False,
+    lease_duration: Annotated[
+        str, typer.Option(help="How long a standby waits for a sign of life before it takes over.")
+    ] = "15s",
+    renew_deadline: Annotated[
+        str, typer.Option(help="How long the leader tries to renew its lease before it steps down.")
+    ] = "10s",
+    retry_period: Annotated[str, typer.Option(help="Between two looks at the lease.")] = "2s",
+    lease_name: Annotated[str, typer.Option(help="The Lease of these replicas.")] = "fairlead",
+    lease_namespace: Annotated[
+        str, typer.Option(help="Its namespace; else the pod's own, outside of a cluster kube-system.")
+    ] = "",
 ) -> None:
     """Schedule groups of pods until it is stopped.
 
@@ -88,6 +114,12 @@ def scheduler(
         "port": port,
         "grpc": grpc,
         "grpc_allow_remote": grpc_allow_remote,
+        "leader_elect": leader_elect,
+        "lease_duration": seconds("--lease-duration", lease_duration),
+        "renew_deadline": seconds("--renew-deadline", renew_deadline),
+        "retry_period": seconds("--retry-period", retry_period),
+        "lease_name": lease_name,
+        "lease_namespace": lease_namespace,
     }
     app = importlib.import_module("fairlead.app")
     app.run(app.Options(**given))

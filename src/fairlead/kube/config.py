@@ -22,6 +22,8 @@ from lightkube.core.exceptions import ConfigError as LightkubeError
 from fairlead.kube.auth import Auth, ExecAuth, FileAuth, StaticAuth, basic, bearer
 from fairlead.kube.errors import ConfigError
 
+IN_CLUSTER = "in-cluster service account"
+"""The source of the account that a pod has of its own."""
 CLUSTER_FILES = ("certificate-authority",)
 USER_FILES = ("client-certificate", "client-key", "tokenFile")
 
@@ -58,7 +60,7 @@ def _find(kubeconfig: str | Path | None) -> tuple[list[Path] | None, str]:
             return found, variable
         raise ConfigError(f"kubeconfig {variable} (from $KUBECONFIG) does not exist")
     if os.environ.get("KUBERNETES_SERVICE_HOST") and Path(SERVICE_ACCOUNT, "token").exists():
-        return None, "in-cluster service account"
+        return None, IN_CLUSTER
     home = Path("~/.kube/config").expanduser()
     if home.exists():
         return [home], str(home)
@@ -72,9 +74,9 @@ def _in_cluster() -> KubeAccess:
     try:
         single = KubeConfig.from_service_account().get()
     except (LightkubeError, KeyError, OSError) as error:
-        raise ConfigError(f"in-cluster service account: {error}") from error
+        raise ConfigError(f"{IN_CLUSTER}: {error}") from error
     assert single is not None
-    return _access(single, {}, "in-cluster service account")
+    return _access(single, {}, IN_CLUSTER)
 
 
 def _read(path: Path) -> dict[str, Any]:

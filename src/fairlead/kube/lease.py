@@ -216,7 +216,17 @@ class Elector:
     async def release(self) -> None:
         """Let a standby take over at once. Only when nothing that was sent is under way any more."""
         self._led.clear()
-        lease = self._lease
+        text = ""
+        for _ in range(2):  # a renewal that was cut off may have changed it
+            try:
+                await self._give_back(self._timing.retry_period)
+                return
+            except KubeError as error:
+                text, self._stale = str(error), True
+        _log.warning("the lease could not be released: it runs out by itself", error=text)
+
+    async def _give_back(self, timeout: float) -> None:
+        lease = await self._leases.get(timeout) if self._stale else self._lease
         if lease is None or lease.spec.holder_identity != self.me:
             return
         now = _now_text()
@@ -224,10 +234,8 @@ class Elector:
             lease.spec, holder_identity=None, lease_duration_seconds=1, renew_time=now, acquire_time=now
         )
         self._stale = True
-        try:
-            await self._leases.update(msgspec.structs.replace(lease, spec=spec), self._timing.retry_period)
-        except KubeError as error:
-            _log.warning("the lease could not be released: it runs out by itself", error=str(error))
+        await self._leases.update(msgspec.structs.replace(lease, spec=spec), timeout)
+        _log.info("the lease is released")
 
     # -- one look ----------------------------------------------------------------------------------------
 
@@ -276,7 +284,7 @@ class Elector:
 
     async def _write(self, lease: Lease | None, timeout: float) -> bool:
         """The lease with our name in it. Its time counts from before the request is sent."""
-        sent = self._clock()
+        sent, self._stale = self._clock(), True
         if lease is None:
             written = await self._leases.create(self._mine(Spec()), timeout)
         else:

@@ -1,6 +1,6 @@
 """What the scheduler counts and measures, in Prometheus' text form.
 
-One `Metrics` object per process, made by the composition root; `runtime.loop` and the ports call its
+One `Metrics` object per engine, made by the composition root; `runtime.loop` and the ports call its
 plain methods, `api.source` renders it for /metrics. Lengths of time come in as milliseconds or seconds
 as each method says, and go out in seconds. Must not decide anything, and must not cost more than a
 counter's step per call.
@@ -8,7 +8,7 @@ counter's step per call.
 
 import math
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import prometheus_client
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -106,6 +106,8 @@ class Metrics:
         self._audited = math.nan
         self._store_up = Gauge("fairlead_store_up", "1 while the store answers.", registry=r)
         self._pending = Gauge("fairlead_store_pending_records", "Records still to be written.", registry=r)
+        self._leader = Gauge("fairlead_leader", "1 while this process leads: alone, always.", registry=r)
+        self._leader.set(1)
         self._ready = Gauge("fairlead_ready", "1 while groups can be placed.", registry=r)
 
     # -- called by the loop and the ports ------------------------------------------------------------
@@ -168,6 +170,10 @@ class Metrics:
         if result != "failed":
             self._audit.observe(seconds)
             self._audited = time.monotonic()
+
+    def leads(self, now: Callable[[], bool]) -> None:
+        """One of several replicas: `now` says whether it is this one that leads."""
+        self._leader.set_function(lambda: float(now()))
 
     # -- called when somebody asks -------------------------------------------------------------------
 
