@@ -5,35 +5,78 @@ Another seed in each run, printed; FAIRLEAD_CHAOS_SEED and FAIRLEAD_CHAOS_ROUNDS
 
 import contextlib
 import random
+import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from chaos import SEED, Chaos, Stream, Work, differences, drawn_work, queue, rounds
+from chaos import BLOWS, SEED, Chaos, Stream, Work, broken_promises, differences, drawn_work, queue, rounds
 from checker import half_started, killed, lost, moved, not_once, overcommitted
 from checker_watch import Recorder
 
-from fairlead.localcluster import Cluster, NodeShape
-from live import Kubectl, Scheduler, until
+from conftest import unique_name
+from fairlead.localcluster import Cluster, NodeShape, UpOptions, bring_down, bring_up
+from live import Kubectl, Scheduler, job, until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 ROUNDS = rounds(6)
 GROUPS_PER_ROUND = 35
 HALF_STARTED = 30.0
 """Seconds within which a group that was half started has to be whole (design.md, 5)."""
-SPACE = "chaos"
+SPACE, QUIET = "chaos", "quiet"
+CPU, NODES = "8", 6
 
 
-@pytest.fixture
-def plane(make_cluster) -> Cluster:
-    cluster = make_cluster(nodes=6, shape=NodeShape(cpu="8"))
-    Kubectl(cluster, "default")("create", "namespace", SPACE)
-    return cluster
+@pytest.fixture(scope="module")
+def plane() -> Iterator[Cluster]:
+    """Six nodes of 8 cpu that nobody else uses, and two namespaces."""
+    name = unique_name()
+    try:
+        cluster = bring_up(UpOptions(name=name, nodes=NODES, shape=NodeShape(cpu=CPU)))
+        for space in (SPACE, QUIET):
+            Kubectl(cluster, "default")("create", "namespace", space)
+        yield cluster
+    finally:
+        bring_down(name)
+
+
+@pytest.mark.timeout(600)
+def test_L1_order_first_sight_and_promises_outlive_every_kill(plane: Cluster, data: Path) -> None:
+    """Nothing ends or comes meanwhile, so each look at the queue must say what the one before said."""
+    draw = random.Random(SEED)
+    kubectl = Kubectl(plane, QUIET)
+    scheduler = Scheduler(plane.kubeconfig, data, "--policy", "conservative")
+    chaos = Chaos(plane, scheduler, draw)
+    hour = {"fairlead.dev/duration": "1h"}
+    names = [f"w{i:02}" for i in range(12)]
+    with scheduler:
+        kubectl.create(job("blocker", pods=NODES, cpu=CPU, run="1h", annotations=hour))
+        scheduler.wait_state(QUIET, "blocker", "running")
+        for name in names:
+            kubectl.create(job(name, pods=draw.randint(1, 6), cpu=str(draw.randint(1, 8)), annotations=hour))
+        before = until(lambda: promised(scheduler, names), "all to be promised a start")
+        time.sleep(2)  # what is written behind is written by then
+        for parts in draw.sample([*dict.fromkeys(BLOWS)], 3):
+            chaos.strike(*parts)
+            after = until(lambda: promised(scheduler, names), "all to be promised a start again")
+            told = [*differences(before, after), *broken_promises(before, after)]
+            assert told == [], f"seed {SEED}: {chaos.blows}"
+        print(f"seed {SEED}: {', '.join(chaos.blows)}")
+        kubectl("delete", "jobs", "--all", "--cascade=foreground", "--timeout=100s")
+
+
+def promised(scheduler: Scheduler, names: list[str]) -> dict[str, Any] | None:
+    """The queue, once all of these wait in it and are promised a start."""
+    page = queue(scheduler)
+    ready = {row["name"] for row in page["groups"] if row["position"] and row["estimate"]}
+    return page if ready == set(names) else None
 
 
 @pytest.mark.timeout(120 + 60 * ROUNDS)
 def test_L1_D4_own_nodes_are_never_overcommitted_and_nothing_is_lost(plane: Cluster, data: Path) -> None:
     draw = random.Random(SEED)
-    works = [drawn_work(draw, i, SPACE, 4, walltime="30s") for i in range(ROUNDS * GROUPS_PER_ROUND)]
+    works = [drawn_work(draw, i, SPACE, 4, walltime="10m") for i in range(ROUNDS * GROUPS_PER_ROUND)]
     sizes = {f"{SPACE}/{work.name}": work.size for work in works}
     scheduler = Scheduler(plane.kubeconfig, data, "--policy", "conservative")
     chaos = Chaos(plane, scheduler, draw)
