@@ -9,6 +9,7 @@ import contextlib
 import os
 import secrets
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -20,7 +21,7 @@ from typing import Any
 import psycopg
 
 from fairlead.model.command import RecordAllocations
-from fairlead.model.event import Event, Synced
+from fairlead.model.event import AllocationsRecorded, Event, Synced
 from fairlead.model.group import GroupRecord, Phase
 from fairlead.model.plan import Grant, Placement, Reserve
 from fairlead.store.postgres import PostgresStore
@@ -141,11 +142,110 @@ class TcpServer:
                 assert time.monotonic() < deadline, (self._top / "tcp.log").read_text()
                 time.sleep(0.02)
 
+    def kill(self) -> None:
+        """SIGKILL for all of its processes."""
+        assert self._process is not None
+        for pid in self._session():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self._process.wait(30)
+        self._process = None
+
+    @contextlib.contextmanager
+    def frozen(self) -> Iterator[None]:
+        """None of its processes runs meanwhile; all connections stay open."""
+        assert self._process is not None
+        everybody = self._session()
+        for pid in everybody:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for pid in reversed(everybody):
+                os.kill(pid, signal.SIGCONT)
+
+    def _session(self) -> list[int]:
+        """The postmaster first, then its children (each has a session of its own)."""
+        assert self._process is not None
+        children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text().split()
+        return [self._process.pid, *map(int, children)]
+
     def stop(self) -> None:
         if self._process is not None:
             self._process.send_signal(2)
             self._process.wait(30)
             self._process = None
+
+
+class Proxy:
+    """Passes bytes between a client and the server, each chunk `delay` seconds late.
+
+    While `mute`, nothing comes back from the server. While `deaf`, nothing gets to it: it is kept in `held`.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._to = psycopg.conninfo.conninfo_to_dict(url)
+        self.mute = self.deaf = False
+        self.delay = 0.0
+        self.held: list[tuple[asyncio.StreamWriter, bytes]] = []
+        self.answers = 0
+        self._writers: list[asyncio.StreamWriter] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @contextlib.asynccontextmanager
+    async def serve(self) -> AsyncIterator[str]:
+        server = await asyncio.start_server(self._client, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        try:
+            yield psycopg.conninfo.make_conninfo(**self._to | {"port": port})
+        finally:
+            server.close()
+            self.cut()
+
+    def cut(self) -> None:
+        """Both sides see the connection end."""
+        for writer in self._writers:
+            writer.close()
+        self._writers.clear()
+
+    def hang_up(self) -> None:
+        """Only the client sees its connections end; the server waits for what is held."""
+        for writer in self._writers[::2]:
+            writer.close()
+
+    def let_through(self) -> None:
+        """What was held arrives now."""
+        self.deaf = False
+        for writer, data in self.held:
+            writer.write(data)
+        self.held.clear()
+
+    async def _client(self, source: asyncio.StreamReader, back: asyncio.StreamWriter) -> None:
+        answers, target = await asyncio.open_connection(str(self._to["host"]), int(self._to["port"] or 0))
+        self._writers += [back, target]
+        for task in (self._pump(source, target, False), self._pump(answers, back, True)):
+            self._tasks.add(asyncio.create_task(task))
+
+    async def _pump(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, muted: bool) -> None:
+        with contextlib.suppress(OSError):
+            while data := await source.read(65536):
+                self.answers += muted
+                if self.delay:
+                    await asyncio.sleep(self.delay)
+                if self.deaf and not muted:
+                    self.held.append((sink, data))
+                elif not (muted and self.mute):
+                    sink.write(data)
+                    await sink.drain()
+        if not self.held:
+            sink.close()
+
+
+async def settled(inbox: Events, store: PostgresStore) -> None:
+    """Two plans on, so that the housekeeping after the first write is behind us."""
+    for number, plan in enumerate(("a", "b"), 1):
+        store.perform([record(plan, store.epoch, [900 + number])])
+        await inbox.first(AllocationsRecorded, number)
 
 
 @contextlib.contextmanager

@@ -4,12 +4,10 @@ Everything here ends only processes that it started itself, by their id.
 """
 
 import asyncio
-import contextlib
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import psycopg
@@ -17,14 +15,13 @@ import pytest
 from store_support import (
     NOBODY,
     Events,
+    Proxy,
     TcpServer,
-    folder,
-    free_port,
-    fresh_database,
     group,
     record,
     rows,
     running,
+    settled,
     until,
 )
 
@@ -44,38 +41,6 @@ from fairlead.store.errors import StoreError
 from fairlead.store.postgres import PostgresStore
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root has the powers that this is about")
-
-
-@pytest.fixture
-def top() -> Iterator[Path]:
-    with folder() as path:
-        yield path
-
-
-@pytest.fixture
-def tcp(top: Path) -> Iterator[TcpServer]:
-    """Made, not started."""
-    server = TcpServer(binaries.bundled(), top, free_port())
-    server.create()
-    yield server
-    server.stop()
-
-
-@pytest.fixture(scope="session")
-def tcp_url() -> Iterator[str]:
-    with folder() as path:
-        server = TcpServer(binaries.bundled(), path, free_port())
-        server.create()
-        server.start()
-        yield server.url
-        server.stop()
-
-
-@pytest.fixture
-def database(tcp_url: str) -> Iterator[str]:
-    """An empty one behind a port, on a server that stays."""
-    with fresh_database(tcp_url) as url:
-        yield url
 
 
 # -- the server dies ------------------------------------------------------------------------------------
@@ -192,55 +157,6 @@ async def test_backend_terminated_before_its_commit_writes_again(database: str) 
         assert rows(store, "SELECT id FROM plan_record") == [("p1",)]
         assert rows(store, "SELECT count(*) FROM grant_record") == [(1,)]
         assert [type(e) for e in inbox.all[2:]] == [StoreLost, StoreReady, AllocationsRecorded]
-
-
-class Proxy:
-    """Passes bytes between a client and the server. While `mute`, nothing comes back from the server."""
-
-    def __init__(self, url: str) -> None:
-        self._to = psycopg.conninfo.conninfo_to_dict(url)
-        self.mute = False
-        self.answers = 0
-        self._writers: list[asyncio.StreamWriter] = []
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    @contextlib.asynccontextmanager
-    async def serve(self) -> AsyncIterator[str]:
-        server = await asyncio.start_server(self._client, "127.0.0.1", 0)
-        port = server.sockets[0].getsockname()[1]
-        try:
-            yield psycopg.conninfo.make_conninfo(**self._to | {"port": port})
-        finally:
-            server.close()
-            self.cut()
-
-    def cut(self) -> None:
-        """Both sides see the connection end."""
-        for writer in self._writers:
-            writer.close()
-        self._writers.clear()
-
-    async def _client(self, source: asyncio.StreamReader, back: asyncio.StreamWriter) -> None:
-        answers, target = await asyncio.open_connection(str(self._to["host"]), int(self._to["port"] or 0))
-        self._writers += [back, target]
-        for task in (self._pump(source, target, False), self._pump(answers, back, True)):
-            self._tasks.add(asyncio.create_task(task))
-
-    async def _pump(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, muted: bool) -> None:
-        with contextlib.suppress(OSError):
-            while data := await source.read(65536):
-                self.answers += muted
-                if not (muted and self.mute):
-                    sink.write(data)
-                    await sink.drain()
-        sink.close()
-
-
-async def settled(inbox: Events, store: PostgresStore) -> None:
-    """Two plans on, so that the housekeeping after the first write is behind us."""
-    for number, plan in enumerate(("a", "b"), 1):
-        store.perform([record(plan, store.epoch, [900 + number])])
-        await inbox.first(AllocationsRecorded, number)
 
 
 async def test_a_commit_whose_answer_is_lost_is_found_and_not_repeated(database: str) -> None:

@@ -95,12 +95,12 @@ class EmbeddedServer:
                 raise StoreError(f"embedded PostgreSQL in {self._data} is being stopped")
             who = folder.account()
             self._data = folder.prepare(self._data, who)
-            self._take_lock()
-            if self.pid is None:
-                try:
+            try:
+                self._take_lock()
+                if self.pid is None:
                     self._start(who)
-                except (OSError, subprocess.SubprocessError) as error:
-                    raise StoreError(f"embedded PostgreSQL in {self._data} cannot start: {error}") from error
+            except (OSError, subprocess.SubprocessError) as error:
+                raise StoreError(f"embedded PostgreSQL in {self._data} cannot start: {error}") from error
             self._wait_ready()
 
     def stop(self, timeout: float = 15.0) -> None:
