@@ -1,4 +1,4 @@
-"""The way to the database is cut, delayed and held up: what became of a commit is found out, and it counts once.
+"""The way to the database is cut, delayed and held up: what became of a commit is found out; it counts once.
 
 A proxy of the test's own stands before a real PostgreSQL.
 """
