@@ -20,7 +20,7 @@ import msgspec
 from yarl import URL
 
 from fairlead.kube.config import KubeAccess
-from fairlead.kube.errors import ApiError, Unreachable
+from fairlead.kube.errors import ApiError, Silent, Unreachable
 from fairlead.kube.structs import Status
 
 JSON = "application/json"
@@ -168,7 +168,7 @@ class ApiClient:
     async def stream(
         self, path: str, params: Mapping[str, str], idle: float
     ) -> AsyncGenerator[AsyncIterator[bytes]]:
-        """The chunks of a watch as they arrive. Silence for `idle` seconds is an Unreachable."""
+        """The chunks of a watch as they arrive. Silence for `idle` seconds is Silent."""
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=self.request_timeout, sock_read=idle)
         try:
             async with asyncio.timeout(max(OPENING, self.request_timeout)):
@@ -186,22 +186,23 @@ class ApiClient:
                     if response.status == 401:
                         self.access.auth.refused()
                     raise api_error(self.access, "WATCH", path, response.status, response.headers, answer)
-                yield self._chunks(response)
+                yield self._chunks(response, idle)
         except (aiohttp.ClientError, OSError) as error:  # TimeoutError is an OSError
             raise unreachable(self.access, error) from error
 
-    async def _chunks(self, response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+    async def _chunks(self, response: aiohttp.ClientResponse, idle: float) -> AsyncIterator[bytes]:
         try:
             async for chunk in response.content.iter_any():
                 yield chunk
+        except TimeoutError as error:
+            raise Silent(f"the API server {self.access.server} has sent nothing for {idle:g} s") from error
         except (aiohttp.ClientError, OSError) as error:
             raise unreachable(self.access, error) from error
 
 
 def _socket(address: aiohttp.AddrInfoType) -> socket.socket:
-    family, kind, protocol, _, _ = address
-    made = socket.socket(family, kind, protocol)
-    if family in (socket.AF_INET, socket.AF_INET6):
+    made = socket.socket(address[0], address[1], address[2])
+    if made.family in (socket.AF_INET, socket.AF_INET6):
         made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for name, value in ALIVE.items():
             if (option := getattr(socket, name, None)) is not None:  # not on every system

@@ -24,6 +24,10 @@ class Unreachable(KubeError):
         self.sent = sent
 
 
+class Silent(Unreachable):
+    """A stream was opened, and then nothing came for too long."""
+
+
 class ApiError(KubeError):
     """The API server answered with an error status."""
 

@@ -16,7 +16,7 @@ import msgspec
 import structlog
 
 from fairlead.kube.client import ApiClient
-from fairlead.kube.errors import ApiError, KubeError, Unreachable
+from fairlead.kube.errors import ApiError, KubeError, Silent, Unreachable
 from fairlead.kube.lines import LineSplitter
 from fairlead.kube.structs import ObjectList, Status, WatchEvent
 from fairlead.kube.translate import Kind, Line, complain, place, uid_in, uid_of
@@ -28,8 +28,11 @@ from fairlead.wire.structs import MetadataOnly
 log = structlog.get_logger("fairlead.kube")
 
 PAGE = 500
-IDLE = 150.0
-"""Seconds without a byte after which a watch is dead: bookmarks come about once a minute."""
+IDLE = 30.0
+"""Seconds without a byte after which a watch is opened anew: it may be dead and nobody says so.
+
+A server that has nothing to tell is silent for a minute; asking it again twice in that time costs little.
+"""
 FIRST_IDLE = 30.0
 """The same while a first list streams in."""
 WATCH_SECONDS = (300, 600)
@@ -130,7 +133,6 @@ class Reflector:
         self._doubtful = False
         """True after a watch: what answers next may be a server with another past."""
         self._streaming = True
-        self._streamed = False
         self._failures = 0
         self._logged = -LOG_EVERY
 
@@ -207,10 +209,8 @@ class Reflector:
                 if error.status not in (400, 422):
                     raise
                 self._without_streaming(str(error))
-            except Unreachable as error:
-                # Silence after an answer is how a server looks that never sends the mark.
-                if self._streamed and isinstance(error.__cause__, TimeoutError):
-                    self._without_streaming(f"no mark of the end: {error}")
+            except Silent as error:  # so a server looks that never sends the mark
+                self._without_streaming(f"no mark of the end: {error}")
                 raise
         await self._paged_list()
 
@@ -230,9 +230,7 @@ class Reflector:
         found = Found()
         splitter = LineSplitter()
         rest: list[Line] = []
-        self._streamed = False
         async with self._client.stream(self._kind.path, params, self._first_idle) as chunks:
-            self._streamed = True
             async for chunk in chunks:
                 for raw in splitter.feed(chunk):
                     line = self._checked(self._read_listed(raw))
@@ -319,11 +317,14 @@ class Reflector:
         splitter = LineSplitter()
         opened, told = time.monotonic(), False
         self._doubtful = True
-        async with self._client.stream(self._kind.path, params, self._idle) as chunks:
-            async for chunk in chunks:
-                lines = splitter.feed(chunk)
-                told = told or bool(lines)
-                self._emit([self.read(raw) for raw in lines])
+        try:
+            async with self._client.stream(self._kind.path, params, self._idle) as chunks:
+                async for chunk in chunks:
+                    lines = splitter.feed(chunk)
+                    told = told or bool(lines)
+                    self._emit([self.read(raw) for raw in lines])
+        except Silent:
+            return self._count("watch_silences")  # no fault, unless what is asked next is not answered either
         if not told and time.monotonic() - opened < SHORT:
             raise Unreachable("the watch ended as soon as it had begun")
         self._failures = 0
