@@ -32,6 +32,7 @@ from fairlead.kube.things import SOURCE
 from fairlead.model.group import GroupRecord
 from fairlead.model.settings import Settings
 from fairlead.runtime import address, config, eventloop, logs
+from fairlead.runtime.audit import INTERVAL, Auditor
 from fairlead.runtime.clock import Clock
 from fairlead.runtime.config import Given, Reloading
 from fairlead.runtime.errors import ConfigError
@@ -71,6 +72,8 @@ class Options(Struct, frozen=True):
     grpc: str = ""
     grpc_allow_remote: bool = False
     bind_parallelism: int = 64
+    audit_interval: float = INTERVAL
+    """Seconds between two audits; 0 = none by itself."""
     leader_elect: bool = False
     lease_duration: float = 15.0
     renew_deadline: float = 10.0
@@ -179,6 +182,8 @@ class Life:
             fence=elector.allowed if elector else always,
             registry=self.metrics.registry,
         )
+        every, state = options.audit_interval, self.engine.state
+        self.auditor = Auditor(state, self.kube.relist, self.metrics, interval=every, clock=self._clock)
         self.store = PostgresStore(
             data=None if options.database_url else data,
             url=options.database_url,
@@ -193,8 +198,8 @@ class Life:
     async def run(self, record: Path | None, on_lead: Callable[[], None]) -> str:
         """Until the process is told to end (then `stopped`), or may lead no longer: then the reason."""
         recorder = Recorder(record, self.engine.state.settings) if record else None
-        ports = (self.store, self.kube, Planner(self._reports.cycle))
-        loop = Loop(self.engine, ports, self._clock, recorder, (self._reports.batch,))
+        ports = (self.store, self.kube, Planner(self._reports.cycle), self.auditor)
+        loop = Loop(self.engine, ports, self._clock, recorder, (self._reports.batch, self.auditor.batch))
         reloading = Reloading(self.options.given, self.settings, loop.inbox)
         if self.options.config is not None:
             _on_signal(signal.SIGHUP, reloading)
@@ -257,6 +262,7 @@ async def serve(options: Options, settings: Settings, data: Path) -> None:
     history = StoreHistory(data, options.database_url)
     standby = (lambda: elector.standing) if elector else str
     source = EngineSource(life.engine.state, life.metrics, history, standby=standby)
+    source.auditor = life.auditor
     server = Server(source, host=options.host, port=options.port)
     door = _door(options, source)
     try:
@@ -280,7 +286,7 @@ async def serve(options: Options, settings: Settings, data: Path) -> None:
                 break
             _log.warning("steps down", reason=lost)
             life = Life(options, life.settings, access, data, elector)
-            source.turn_to(life.engine.state, life.metrics)
+            source.turn_to(life.engine.state, life.metrics, life.auditor)
             gc.collect()  # nothing is urgent now, and the old engine may be large
         _log.info("scheduler stopped")
     finally:

@@ -16,6 +16,8 @@ from fairlead import __version__
 from fairlead.core import story, views
 from fairlead.core.containment import pools, split
 from fairlead.core.dump import dump
+from fairlead.core.moment import picturing, take
+from fairlead.core.rebuild import now
 from fairlead.core.state import State
 from fairlead.core.tree.columns import Tree, TreeError
 from fairlead.model.audit import Report
@@ -66,7 +68,7 @@ class Source(Protocol):
 
     async def graph(self) -> GraphPage: ...
 
-    def state(self) -> StateDump: ...
+    async def state(self) -> StateDump: ...
 
     async def audit(self, repair: bool) -> Report | None: ...
 
@@ -100,14 +102,14 @@ class EngineSource:
         self._metrics = metrics or Metrics()
         self._history = history
         self._clock = clock
+        self._standby = standby
         self.auditor: Auditor | None = None
         """Who can hold the state against the cluster; nobody where there is none."""
-        self._standby = standby
         self.turn_to(state, self._metrics)
 
-    def turn_to(self, state: State, metrics: Metrics) -> None:
+    def turn_to(self, state: State, metrics: Metrics, auditor: Auditor | None = None) -> None:
         """From now on answer from these: the scheduler has begun anew."""
-        self._state, self._metrics = state, metrics
+        self._state, self._metrics, self.auditor = state, metrics, auditor
 
     def _now(self) -> int:
         """The engine's clock stands still between batches; people's does not."""
@@ -161,9 +163,14 @@ class EngineSource:
     def nodes(self) -> NodePage:
         return NodePage(self._now(), "scheduler", self._warnings(), tuple(views.node_rows(self._state)))
 
-    def state(self) -> StateDump:
-        """The whole picture. The engine stands still while it is drawn: about a second for 50,000 pods."""
-        return dump(self._state, self._now(), __version__, self._warnings())
+    async def state(self) -> StateDump:
+        """The whole picture. The engine stands still while it is drawn: about a second for 50,000 pods.
+
+        The digest takes as long again, in another thread, of a moment that stands still by itself.
+        """
+        found, moment = dump(self._state, self._now(), __version__, self._warnings()), take(self._state)
+        picture = await asyncio.to_thread(now, picturing(moment))
+        return msgspec.structs.replace(found, digest=picture.digest)
 
     async def audit(self, repair: bool) -> Report | None:
         """An audit made now, after those under way; None where there is no cluster to ask."""

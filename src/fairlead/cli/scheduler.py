@@ -74,6 +74,10 @@ def scheduler(
         bool,
         typer.Option("--grpc-allow-remote", help="Let --grpc be an address that others reach: no login."),
     ] = False,
+    audit_interval: Annotated[
+        str,
+        typer.Option(help="How often the picture is held against a fresh list of the cluster; 0 = never."),
+    ] = "10m",
     leader_elect: Annotated[
         bool,
         typer.Option(
@@ -114,6 +118,7 @@ def scheduler(
         "port": port,
         "grpc": grpc,
         "grpc_allow_remote": grpc_allow_remote,
+        "audit_interval": seconds("--audit-interval", audit_interval) if audit_interval != "0" else 0.0,
         "leader_elect": leader_elect,
         "lease_duration": seconds("--lease-duration", lease_duration),
         "renew_deadline": seconds("--renew-deadline", renew_deadline),
