@@ -114,7 +114,7 @@ class Answers:
         return reply(await self.source.graph())
 
     async def state(self, _: Request) -> Response:
-        return reply(self.source.state())
+        return reply(await self.source.state())
 
     async def audit(self, request: Request) -> Response:
         """POST makes one, GET tells the last."""
