@@ -116,7 +116,7 @@ def test_tables_name_every_key_that_is_read():
     assert sorted(labels) == sorted(key for pair in grouping._NAMES for key in pair)
     notes = re.findall(r"`([a-z./-]+)`", "".join(r.split("|")[1] for r in rows("annotation")))
     known = [grouping.QUEUE, grouping.DURATION, grouping.BEGIN_TIME, grouping.REQUIRED_TOPOLOGY]
-    known += [grouping.ON_TIMEOUT, grouping.PREFERRED_TOPOLOGY, grouping.EXCLUSIVE]
+    known += [grouping.ON_TIMEOUT, grouping.PREFERRED_TOPOLOGY, grouping.EXCLUSIVE, grouping.ON_FAILURE]
     assert sorted(notes) == sorted(known)
 
 

@@ -1,4 +1,5 @@
-"""Ends groups whose walltime is over, and warns of ends that Kubernetes will bring about.
+"""Ends groups whose walltime is over, or that have lost a member and are to fail as a whole, and warns of
+ends that Kubernetes will bring about.
 
 A reconciler, run by the engine after each batch over the touched groups. Fairlead ends what its own clock
 says (`fairlead.dev/duration`, or what the queue gives); activeDeadlineSeconds are the kubelet's and the
@@ -14,6 +15,7 @@ from fairlead.core import durations
 from fairlead.core.grouping import ON_TIMEOUT, ON_TIMEOUTS, annotations
 from fairlead.core.groups import members, move
 from fairlead.core.live import Group
+from fairlead.core.losses import failure
 from fairlead.core.state import State
 from fairlead.model.command import Announce, Command, End, ObjectRef
 from fairlead.model.group import Phase, Reason, Why
@@ -25,14 +27,14 @@ _AGAIN = (10_000, 10_000, 30_000, 60_000)
 
 
 def enforce(state: State, touched: Sequence[Group]) -> list[Command]:
-    """End what is over its limit; say so once where a Job's own deadline will come first."""
+    """End what is over its limit or has failed; say so once where a Job's own deadline will come first."""
     commands: list[Command] = []
     if not state.synced:
         return commands
     for group in touched:
         if group.latest_end and group.phase is not Phase.ENDED:
             commands += _warn(state, group)
-        if group.timed_out or (group.limit and _is_over(state, group)):
+        if group.ending or _has_failed(state, group) or (group.limit and _is_over(state, group)):
             commands += _end(state, group)
     return commands
 
@@ -48,6 +50,14 @@ def _is_over(state: State, group: Group) -> bool:
     text = f"its walltime of {durations.show(group.limit)} is over"
     move(state, group, Phase.RUNNING, Reason(Why.TIMEOUT, text))
     return True
+
+
+def _has_failed(state: State, group: Group) -> bool:
+    """Whether a member of a group that is to fail as a whole has failed or is lost, just now."""
+    text = failure(state, group, members(state, group).bound) if group.short_since else ""
+    if text:
+        move(state, group, Phase.RUNNING, Reason(Why.FAILED, f"{text}, and all of the group ends with it"))
+    return bool(text)
 
 
 def _end(state: State, group: Group) -> list[Command]:
@@ -80,7 +90,8 @@ def _command(state: State, group: Group, left: list[Pod]) -> End:
         if pod.owner is None or pod.owner.uid not in spared
     )
     delete = policy == "delete"
-    return End(group.id, group.reason.text, () if delete else refs, refs if delete else (), pods)
+    fail, gone = ((), refs) if delete else (refs, ())
+    return End(group.id, group.reason.text, fail, gone, pods, group.reason.why)
 
 
 def _is_the_groups(state: State, group: Group, owner: Owner) -> bool:

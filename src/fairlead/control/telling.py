@@ -44,7 +44,8 @@ def _tell_one(state: State, group: Group) -> list[Command]:
     now = (group.phase, group.outcome, group.reason.why, group.id == state.head(group))
     if now == group.told or (not group.told and group.phase is Phase.ENDED and not group.rejected):
         return []
-    due = group.since + (0 if group.reason.why in _AT_ONCE else state.settings.lasting)
+    at_once = group.reason.why in _AT_ONCE or group.failing
+    due = group.since + (0 if at_once else state.settings.lasting)
     if state.now < due:
         if group.tell_at != due:
             group.tell_at = due

@@ -7,25 +7,39 @@ Must not change anything that is decided.
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from fairlead.core.backfill import Ahead
 from fairlead.core.profile import shares
+from fairlead.core.relay import by_start
 from fairlead.core.snapshot import Draft, Promise, Snapshot
+from fairlead.model.plan import Decision, Reserve
 
 NAMED = 16
 """How many promises are told with their nodes: the nearest."""
+Begun = Sequence[tuple[int, int, int]]
+"""`Cycle.begun`: what a plan starts."""
+
+
+def name_nodes(
+    snapshot: Snapshot, draft: Draft, begun: Begun, promised: Sequence[Promise], decisions: list[Decision]
+) -> None:
+    """Let people know which nodes a promise may come to stand on, where none was chosen."""
+    if any(isinstance(decision, Reserve) and decision.start for decision in decisions):
+        named = nodes_of(snapshot, draft, begun, promised)
+        for i, decision in enumerate(decisions):
+            if isinstance(decision, Reserve) and decision.start:
+                decisions[i] = replace(decision, nodes=named.get(decision.group, ()))
 
 
 def nodes_of(
-    snapshot: Snapshot,
-    draft: Draft,
-    begun: Sequence[tuple[int, int, int]],
-    promised: Sequence[Promise],
+    snapshot: Snapshot, draft: Draft, begun: Begun, promised: Sequence[Promise]
 ) -> dict[str, tuple[str, ...]]:
-    """Group -> node names, for the nearest promises; `begun` is what this plan starts (`Cycle.begun`)."""
+    """Group -> node names, for the nearest promises."""
     ahead = Ahead(snapshot, draft.free)
     for mark, end, duration in begun:
         ahead.started(shares(draft.log[mark:end]), duration)
-    nearest = sorted(promised, key=lambda promise: (promise.start, promise.request.order))[:NAMED]
+    nearest = sorted(promised, key=by_start)[:NAMED]
     steps = ahead.lay(nearest)
     while True:
         try:

@@ -12,9 +12,7 @@ queue order. Sources: see `core.backfill`.
 from collections.abc import Generator, Sequence
 from functools import cached_property
 
-from msgspec import structs
-
-from fairlead.core.advise import nodes_of
+from fairlead.core.advise import name_nodes
 from fairlead.core.apart import stuck
 from fairlead.core.backfill import Ahead, Horizon
 from fairlead.core.bulk import place_all
@@ -25,8 +23,8 @@ from fairlead.core.match import Matcher
 from fairlead.core.mistake import mistake
 from fairlead.core.pool import Pooled
 from fairlead.core.profile import shares
-from fairlead.core.relay import Offer, late
-from fairlead.core.snapshot import Draft, Order, Promise, Request, Snapshot
+from fairlead.core.relay import Offer, by_order, by_start, late
+from fairlead.core.snapshot import FIRST, Draft, Promise, Request, Snapshot
 from fairlead.model.group import Reason, Why
 from fairlead.model.plan import Decision, Placement, Plan, Reject, Reserve, Start, Wait
 
@@ -57,6 +55,8 @@ class Cycle:
         self.old = {promise.request.group: promise for promise in snapshot.promises}
         self.at = ""
         """The group that is being looked at."""
+        self.replaced = 0
+        """How many of those first in line have the place of a lost member already."""
 
     def run(self) -> Generator[None, None, Plan]:
         if not (self.old or self.snapshot.heads or self.snapshot.crowd):
@@ -66,7 +66,7 @@ class Cycle:
                     self.decisions.append(Start(request.group, placed, request.growth))
                 return self._plan()
         yield from self._old_promises()
-        for request in self.snapshot.waiting:
+        for request in self.snapshot.waiting[self.replaced :]:
             lane = self.lanes[request.queue]
             if lane.closed or (request.group in self.decided and not request.growth):
                 if all(lane.closed for lane in self.lanes.values()):
@@ -89,13 +89,14 @@ class Cycle:
         standing = [promise for promise in self.snapshot.promises if self._stands(promise)]
         if not standing:
             return
-        dated = sorted([promise for promise in standing if promise.start], key=_by_start)
+        dated = sorted([promise for promise in standing if promise.start], key=by_start)
         guests, laid = yield from self._lay(dated)
         if len(dated) < len(standing) and not self.snapshot.freed:
             for promise in standing:
                 if not promise.start:
                     self.horizon.pin(promise.request)
-        standing.sort(key=_by_order)
+        self._replace_lost()
+        standing.sort(key=by_order)
         for promise in standing:
             held = laid.get(promise.request.group)
             same = held is not None and held.start == promise.start > self.snapshot.now
@@ -113,6 +114,14 @@ class Cycle:
         if guests:
             self.not_before.clear()
 
+    def _replace_lost(self) -> None:
+        """Who comes for a lost member may have its place before any promise is moved earlier into it."""
+        for request in self.snapshot.waiting:
+            self.at = request.group
+            if request.order[0] != FIRST or not self._start(request):
+                break
+            self.replaced += 1
+
     def _lay(
         self, dated: Sequence[Promise]
     ) -> Generator[None, None, tuple[list[tuple[Promise, Offer]], dict[str, Offer]]]:
@@ -122,7 +131,7 @@ class Cycle:
         queue. Where they leave no room for all that stays, they go.
         """
         others = [p for p in self.snapshot.promises if p.start and not self._stands(p)]
-        laid = yield from self.horizon.lay(sorted([*dated, *others], key=_by_start))
+        laid = yield from self.horizon.lay(sorted([*dated, *others], key=by_start))
         guests = [(p, laid.pop(p.request.group)) for p in others if p.request.group in laid]
         if guests and late(dated, laid, self.snapshot.now):
             for promise in dated:
@@ -169,16 +178,14 @@ class Cycle:
                 self._decide(request, lane)
                 return
             placements = offer.placements or self._place(request)
-            self._join(request, placements)
-            self.decisions.append(Start(request.group, placements, request.growth))
+            self._begin(request, placements)
             return
         lane.promised += self.snapshot.freed
         lane.stop(request)
         self.laid.append(promise._replace(start=offer.start))
         if offer.start != promise.start:
-            self.decisions.append(
-                Reserve(request.group, offer.start, self.horizon.nodes(offer), promise.reason)
-            )
+            nodes = self.horizon.nodes(offer)
+            self.decisions.append(Reserve(request.group, offer.start, nodes, promise.reason))
 
     # -- one group after the other -------------------------------------------------------------------
 
@@ -246,8 +253,7 @@ class Cycle:
         if offer is not None and offer.start <= now:
             self.horizon.take(request, offer)
             placements = offer.placements or self._place(request)
-            self._join(request, placements)
-            self.decisions.append(Start(request.group, placements, request.growth))
+            self._begin(request, placements)
             return
         lane.stop(request)
         lane.promised += 1
@@ -308,8 +314,9 @@ class Cycle:
         crowd = self.snapshot.crowd
         return crowd is not None and any(crowd.concerns(task.like) for task in request.tasks)
 
-    def _join(self, request: Request, placements: Sequence[Placement]) -> None:
-        """Let the others know of a start that the match did not choose itself."""
+    def _begin(self, request: Request, placements: Sequence[Placement]) -> None:
+        """Start it, and let the others know, for the match did not choose this itself."""
+        self.decisions.append(Start(request.group, tuple(placements), request.growth))
         if self.company is not None:
             likes = {uid: task.like for task in request.tasks for uid in task.uids}
             rows = {name: row for row, name in enumerate(self.snapshot.names)}
@@ -347,20 +354,10 @@ class Cycle:
                 if never:
                     self.decisions.append(Reject(request.group, Reason(Why.UNSATISFIABLE, never)))
 
-    def _name_nodes(self) -> None:
-        """Tell people which nodes a promise may come to stand on, where none was chosen."""
-        pool = self.snapshot.pool
-        if not (pool is not None and pool.slot is not None and self.snapshot.settings.advise):
-            return
-        if any(isinstance(decision, Reserve) and decision.start for decision in self.decisions):
-            named = nodes_of(self.snapshot, self.draft, self.begun, self.laid)
-            for i, decision in enumerate(self.decisions):
-                if isinstance(decision, Reserve) and decision.start:
-                    self.decisions[i] = structs.replace(decision, nodes=named.get(decision.group, ()))
-
     def _plan(self) -> Plan:
-        self._name_nodes()
-        s = self.snapshot
+        s, pool = self.snapshot, self.snapshot.pool
+        if pool is not None and pool.slot is not None and s.settings.advise:
+            name_nodes(s, self.draft, self.begun, self.laid, self.decisions)
         gone = [
             gid for gid, promise in self.old.items() if gid not in self.decided and not self._stands(promise)
         ]
@@ -376,14 +373,6 @@ class Cycle:
 
 
 _MANY = 256
-
-
-def _by_start(promise: Promise) -> tuple[int, Order]:
-    return (promise.start, promise.request.order)
-
-
-def _by_order(promise: Promise) -> Order:
-    return promise.request.order
 
 
 def plan(snapshot: Snapshot, source: str = "fairlead") -> Generator[None, None, Plan]:

@@ -28,6 +28,9 @@ DURATION = "fairlead.dev/duration"
 ON_TIMEOUT = "fairlead.dev/on-timeout"
 ON_TIMEOUTS = ("fail", "delete", "pods")
 """What becomes of a Job at its walltime: it fails and stays, it is deleted, or only its pods are."""
+ON_FAILURE = "fairlead.dev/on-member-failure"
+ON_FAILURES = ("keep", "fail-all")
+"""What becomes of the others when a member fails or is lost: they run on, or all of the group has failed."""
 SERVICES = ("ReplicaSet", "StatefulSet", "ReplicationController", "DaemonSet")
 """Their pods are to run for ever: a queue's walltimes are not meant for them (D10)."""
 BEGIN_TIME = "fairlead.dev/begin-time"
@@ -60,6 +63,7 @@ class Demand(NamedTuple):
     layout: Layout = NO_LAYOUT
     astray: bool = False
     """Whether it is held for a level that no node has, and may be read again when nodes change."""
+    fail_all: bool = False
 
 
 class Walltime(NamedTuple):
@@ -104,13 +108,19 @@ def demand(
     queue = settings.queue(name)
     time = walltime(notes, members, queue)
     begin, wrong_begin = _begin(notes)
-    wrong = hold or _no_queue(name, queue, settings) or time.wrong or wrong_begin or _unknown_end(notes)
+    wrong = hold or _no_queue(name, queue, settings) or time.wrong or wrong_begin or _unknown_word(notes)
     where = layout(notes, levels) if levels is not None else NO_LAYOUT
-    if isinstance(where, Reason):
-        return Demand(size, name, time.duration, begin, wrong or where, time.limit, astray=True)
+    astray = isinstance(where, Reason)
     return Demand(
-        size, name, time.duration, begin, wrong or _unsupported(members, devices), time.limit, where
-    )
+        size, name, time.duration, begin,
+        wrong or (where if isinstance(where, Reason) else _unsupported(members, devices)),
+        time.limit, NO_LAYOUT if isinstance(where, Reason) else where, astray, fails_whole(notes),
+    )  # fmt: skip
+
+
+def fails_whole(notes: dict[str, str]) -> bool:
+    """Whether the group is to end when a member fails or is lost."""
+    return notes.get(ON_FAILURE) == "fail-all"
 
 
 def layout(notes: dict[str, str], levels: Callable[[], Topology]) -> Layout | Reason:
@@ -181,11 +191,11 @@ def _no_queue(name: str, queue: QueueSettings | None, settings: Settings) -> Rea
     return _invalid(f"annotation {QUEUE} is {name!r}: no such queue, the queues are {known}")
 
 
-def _unknown_end(notes: dict[str, str]) -> Reason | None:
-    text = notes.get(ON_TIMEOUT, ON_TIMEOUTS[0])
-    if text in ON_TIMEOUTS:
-        return None
-    return _invalid(f"annotation {ON_TIMEOUT} is {text!r}, not one of {', '.join(ON_TIMEOUTS)}")
+def _unknown_word(notes: dict[str, str]) -> Reason | None:
+    for key, words in ((ON_TIMEOUT, ON_TIMEOUTS), (ON_FAILURE, ON_FAILURES)):
+        if notes.get(key, words[0]) not in words:
+            return _invalid(f"annotation {key} is {notes[key]!r}, not one of {', '.join(words)}")
+    return None
 
 
 def annotations(members: Sequence[Pod], owners: Sequence[Owner]) -> dict[str, str]:

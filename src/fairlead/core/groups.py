@@ -7,10 +7,11 @@ Giving up a failed start is not decided here but by the ladder (`control.ladder`
 
 from typing import NamedTuple
 
-from fairlead.core.grouping import annotations, demand, layout, walltime
+from fairlead.core.grouping import annotations, demand, fails_whole, layout, walltime
 from fairlead.core.lifecycle import may_move
 from fairlead.core.line import offer, request, withdraw
 from fairlead.core.live import Group
+from fairlead.core.losses import notice, places
 from fairlead.core.running import expected_end
 from fairlead.core.snapshot import Request
 from fairlead.core.state import State
@@ -92,7 +93,7 @@ def refresh(state: State, group: Group) -> None:
     requests: tuple[Request, ...] = ()
     if group.phase is Phase.ENDED and not group.rejected:
         pass
-    elif not found.live and (group.timed_out or not (group.source != "pod" and _expects(owners))):
+    elif not found.live and (group.ending or not (group.source != "pod" and _expects(owners))):
         _end(state, group, owners)
     elif group.phase in (Phase.STARTING, Phase.RUNNING) or found.bound or found.intended:
         requests = _started(state, group, found, owners)
@@ -114,8 +115,9 @@ def _expects(owners: list[Owner]) -> bool:
 
 def _end(state: State, group: Group, owners: list[Owner]) -> None:
     ended = [o.ended for o in owners if o.ended]
-    if group.timed_out:  # whatever became of the pods then
-        move(state, group, Phase.ENDED, group.reason, Outcome.TIMEOUT)
+    if group.ending:  # whatever became of the pods then
+        outcome = Outcome.TIMEOUT if group.timed_out else Outcome.FAILED
+        move(state, group, Phase.ENDED, group.reason, outcome)
         return
     if "timeout" in ended:
         outcome, text = Outcome.TIMEOUT, "activeDeadlineSeconds of its Job were over"
@@ -135,6 +137,7 @@ def _unstarted(state: State, group: Group, found: Members, owners: list[Owner]) 
     want = demand(group.source, found.live, owners, missing, state.settings, state.topology, devices)
     group.size, group.queue, group.duration, group.begin = want.size, want.queue, want.duration, want.begin
     group.limit, group.latest_end = want.limit, _latest_end(owners)
+    group.fail_all = want.fail_all
     lay(state, group, want.layout)
     if want.astray:
         state.astray[group.id] = None
@@ -187,7 +190,7 @@ def _hold(
 def _started(state: State, group: Group, found: Members, owners: list[Owner]) -> tuple[Request, ...]:
     """STARTING or RUNNING: has everything been bound, and who wants to join?"""
     _follow_limits(state, group, found, owners)
-    if group.timed_out:  # nobody joins it any more, and it does not start anew
+    if group.ending:  # nobody joins it any more, and it does not start anew
         return ()
     if group.phase in (Phase.HELD, Phase.QUEUED) or group.rejected:
         _found_started(state, group, found, owners)
@@ -204,15 +207,21 @@ def _started(state: State, group: Group, found: Members, owners: list[Owner]) ->
             return _unstarted(state, group, found, owners)  # the start was given up
     if group.phase is Phase.RUNNING:
         _look_after(state, group, found, done)
+        notice(state, group, found.bound)
     if group.backoff_until > state.now:
         state.wake(group.backoff_until, group.id)
         return ()
     if group.phase is Phase.STARTING and not done:  # the start may still be taken back whole
         return ()
-    return tuple(
-        request(state, group, [pod], True, _left(state, group, pod))
+    joining = [
+        pod
         for pod in found.waiting
         if not pod.shape.unsupported and not any(pod.uid in each.tasks[0].uids for each in group.spoilt)
+    ]
+    first = places(state, group, found.bound, len(found.intended)) if joining else 0
+    return tuple(
+        request(state, group, [pod], True, _left(state, group, pod), first=number < first)
+        for number, pod in enumerate(joining)
     )
 
 
@@ -256,8 +265,9 @@ def _follow_limits(state: State, group: Group, found: Members, owners: list[Owne
     group.latest_end = _latest_end(owners)
     if not found.live:
         return
-    queue = state.settings.queue(group.queue)
-    said = walltime(annotations(found.live, owners), found.live, queue)
+    queue, notes = state.settings.queue(group.queue), annotations(found.live, owners)
+    group.fail_all = fails_whole(notes)
+    said = walltime(notes, found.live, queue)
     if said.wrong is not None:
         return
     duration = said.duration

@@ -217,7 +217,7 @@ def _halves(state: State) -> list[str]:
                 wrong.append(f"{gid} is {group.phase} but has {', '.join(there)} on nodes")
         elif group.phase is Phase.STARTING and not _under_way(state, group):
             wrong.append(f"{gid} is half started, without an intent and without recovery")
-        elif group.phase is Phase.RUNNING and not group.timed_out:
+        elif group.phase is Phase.RUNNING and not group.ending:
             wrong += [f"pod {uid} waits in {gid}, which asks for nothing" for uid in _idle(state, group)]
     return wrong
 

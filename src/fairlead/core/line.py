@@ -10,7 +10,7 @@ from msgspec import structs
 
 from fairlead.core.crowd import demanding
 from fairlead.core.live import Group
-from fairlead.core.snapshot import Order, Request, Task
+from fairlead.core.snapshot import FIRST, Order, Request, Task
 from fairlead.core.state import IDLE, State
 from fairlead.core.taste import of_others
 from fairlead.core.tenancy import tailored, without_places
@@ -22,8 +22,10 @@ from fairlead.model.settings import QueueSettings
 _KINDS_KEPT = 256
 
 
-def request(state: State, group: Group, pods: list[Pod], growth: bool, duration: int) -> Request:
-    """What these pods of the group wait for together."""
+def request(
+    state: State, group: Group, pods: list[Pod], growth: bool, duration: int, first: bool = False
+) -> Request:
+    """What these pods of the group wait for together; `first`: ahead of everybody who has not started."""
     queue = state.settings.queue(group.queue) or state.settings.queues[0]
     tasks = tailored(state, group, _tasks(state, queue, pods), growth)
     total: dict[int, int] = {}
@@ -37,7 +39,7 @@ def request(state: State, group: Group, pods: list[Pod], growth: bool, duration:
     layout = NO_LAYOUT if growth else group.layout  # who joins is bound to where the others are
     return Request(
         group=group.id,
-        order=_order(queue, group),
+        order=_order(queue, group, first),
         tasks=tasks,
         growth=growth,
         duration=duration,
@@ -170,8 +172,10 @@ def _merge(shapes: dict[int, Shape], members: dict[int, list[Pod]]) -> None:
             del shapes[key]
 
 
-def _order(queue: QueueSettings, group: Group) -> Order:
+def _order(queue: QueueSettings, group: Group, first: bool) -> Order:
     priority = 0 if queue.order == "fifo" else -group.priority
+    if first:
+        return (FIRST, priority, group.seq, group.id)
     length = (group.duration or _LONGEST) if queue.order == "shortest" else 0
     return (priority, length, group.seq, group.id)
 

@@ -9,6 +9,7 @@ from fairlead.core.snapshot import Request
 from fairlead.model.event import BindError
 from fairlead.model.group import GroupRecord, Outcome, Phase, Reason, Why
 from fairlead.model.layout import NO_LAYOUT
+from fairlead.model.pod import Pod
 
 
 class Intent:
@@ -67,6 +68,12 @@ class Group:
         """When Kubernetes will end it, started or not (a Job's own deadline); 0 if nothing says so."""
         self.endings, self.end_again_at = 0, 0
         """How often its end was asked for, and when to ask again; owned by `control.enforce`."""
+        self.fail_all = False
+        """Whether all of it is to end when a member fails or is lost."""
+        self.short_since = 0
+        """Since when such a group has fewer members than it started with; owned by `core.losses`."""
+        self.lost: Pod | None = None
+        """The member of such a group that was gone last."""
         self.warned = ""
         """What was last said of `latest_end`; owned by `control.enforce`."""
         self.phase, self.outcome, self.reason = Phase.HELD, Outcome.NONE, Reason()
@@ -114,6 +121,15 @@ class Group:
     def timed_out(self) -> bool:
         """Its walltime is over and it is being ended (`control.enforce`), be it by an earlier process."""
         return self.phase is Phase.RUNNING and self.reason.why is Why.TIMEOUT
+
+    @property
+    def failing(self) -> bool:
+        """A member has failed or is lost, and with it all of the group, which is being ended."""
+        return self.phase is Phase.RUNNING and self.reason.why is Why.FAILED
+
+    @property
+    def ending(self) -> bool:
+        return self.timed_out or self.failing
 
     def record(self) -> GroupRecord:
         """The group as the store and people see it."""

@@ -21,7 +21,7 @@ from fairlead.model import event as ev
 TIMES: dict[type, tuple[str, ...]] = {
     Group: (
         "first_seen", "since", "complete_at", "planned_at", "recorded_at", "granted_at", "bound_at",
-        "started_at", "ended_at",
+        "started_at", "ended_at", "short_since",
         "backoff_until", "recovering_since", "end_again_at", "tell_at", "tell_start_at",
         "estimate", "promised", "promised_last",
     ),

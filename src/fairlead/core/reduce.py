@@ -15,6 +15,7 @@ from fairlead.core import outcomes, repair, things
 from fairlead.core.encounters import landed_before, meet
 from fairlead.core.grouping import Key, key_of
 from fairlead.core.live import Group
+from fairlead.core.losses import look_at_node, miss
 from fairlead.core.redate import clock_jumped
 from fairlead.core.rewind import rewound
 from fairlead.core.state import State
@@ -132,6 +133,8 @@ def _left_behind(state: State, group: Group, pod: Pod) -> bool:
         return False
     if group.timed_out:  # a controller brought it for one that is being ended (times are whole seconds)
         return pod.created + 1000 > group.started_at + group.duration
+    if group.failing:
+        return pod.created + 1000 > group.since
     if pod.owner is None and group.completed:
         return False
     for uid in group.owners:
@@ -171,8 +174,10 @@ def _pod_gone(state: State, event: ev.PodGone) -> None:
     bury(state, event.uid)
     state.early.pop(event.uid, None)
     state.landed.pop(event.uid, None)
-    if state.pods.pop(event.uid, None) is None:
+    pod = state.pods.pop(event.uid, None)
+    if pod is None:
         return
+    miss(state, pod)
     state.drop_intent(event.uid)
     state.recount(event.uid)
     state.ignored_changes.pop(event.uid, None)
@@ -218,6 +223,7 @@ def _node_gone(state: State, event: ev.NodeGone) -> None:
     if name is None:
         return
     state.inventory.remove(name, state.now)
+    look_at_node(state, name)
     state.nodes_at = state.version
     state.reopen()
     for uid in state.inventory.holders(name):

@@ -18,7 +18,7 @@ import numpy as np
 from fairlead.core.inventory import Ints
 from fairlead.core.match import Matcher
 from fairlead.core.profile import Share, shares
-from fairlead.core.snapshot import Draft, Promise, Snapshot
+from fairlead.core.snapshot import Draft, Order, Promise, Snapshot
 from fairlead.model.plan import Placement
 
 
@@ -28,6 +28,14 @@ class Offer(NamedTuple):
     start: int
     placements: tuple[Placement, ...]
     shares: list[Share]
+
+
+def by_start(promise: Promise) -> tuple[int, Order]:
+    return (promise.start, promise.request.order)
+
+
+def by_order(promise: Promise) -> Order:
+    return promise.request.order
 
 
 def use(free: Ints, taken: Sequence[Share], sign: int = 1) -> None:

@@ -41,7 +41,11 @@ class Spot(NamedTuple):
 
 
 Order = tuple[int, int, int, str]
-"""(-priority, walltime where the queue goes by it, first-seen sequence, id): the smaller, the earlier."""
+"""(-priority, walltime where the queue goes by it, first-seen sequence, id): the smaller, the earlier.
+
+Who takes the place of a lost member has FIRST and -priority instead of the first two.
+"""
+FIRST = -(1 << 62)
 
 
 class Request(NamedTuple):

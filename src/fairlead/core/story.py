@@ -377,7 +377,7 @@ def _walltime_notes(group: Group, now: int) -> list[str]:
     length = durations.show(group.duration)
     if not group.limit:
         notes = [f"its walltime of {length} is that of its pods' activeDeadlineSeconds: the kubelets end it"]
-    elif group.started_at and not group.timed_out:
+    elif group.started_at and not group.ending:
         left = durations.soon(group.started_at + group.limit - now)
         notes = [f"Fairlead ends it when its walltime of {length} is over, in {left}"]
     else:

@@ -1,4 +1,4 @@
-"""Ends groups whose walltime is over: fails Jobs, deletes owners and pods, each only if it is the one meant.
+"""Ends groups that are over: fails Jobs, deletes owners and pods, each only if it is the one meant.
 
 Used by `kube.actuate`. A Job is failed by setting its activeDeadlineSeconds to what is over already: the Job
 controller then ends its pods and keeps the Job, its history and its finalizers' work (B18, F10). Nothing is
@@ -40,7 +40,7 @@ class Ender(Writer):
     def add(self, command: End) -> None:
         """Begin all that the command asks for."""
         for ref in command.fail:
-            self._send(ref, lambda left, ref=ref: self._fail(ref, command.text, left))
+            self._send(ref, lambda left, ref=ref: self._fail(ref, f"{command.why}: {command.text}", left))
         for ref in command.delete:
             self._send(ref, lambda left, ref=ref: self._delete(ref, left))
         for ref in command.pods:
@@ -59,10 +59,10 @@ class Ender(Writer):
         except KubeError as error:
             if isinstance(error, ApiError) and error.status in GONE:
                 return "gone"
-            log.warning("what is past its walltime could not be ended", kind=ref.kind, name=ref.name,
+            log.warning("what is over could not be ended", kind=ref.kind, name=ref.name,
                         namespace=ref.namespace, error=str(error))  # fmt: skip
             if isinstance(error, ApiError) and error.status == 403:
-                note = f"its walltime is over, but it cannot be ended: {error}"
+                note = f"it is over, but it cannot be ended: {error}"
                 self._announcer.add(Announce(ref, "EndForbidden", note, warning=True, action="Ending"))
             return "failed"
         return "done"
@@ -70,7 +70,7 @@ class Ender(Writer):
     async def _fail(self, ref: ObjectRef, text: str, timeout: float) -> None:
         """By uid, not by version: whatever else changes, this Job is over. 422 would be the uid's."""
         body = {
-            "metadata": {"uid": ref.uid, "annotations": {ENDED: f"Timeout: {text}"}},
+            "metadata": {"uid": ref.uid, "annotations": {ENDED: text}},
             "spec": {"activeDeadlineSeconds": 1},
         }
         patch = msgspec.json.encode(body)

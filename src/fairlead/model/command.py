@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from fairlead.model.group import GroupRecord
+from fairlead.model.group import GroupRecord, Why
 from fairlead.model.plan import Grant, Reserve
 
 
@@ -109,7 +109,7 @@ class Evict(Struct, frozen=True, gc=False, tag="evict"):
 
 
 class End(Struct, frozen=True, gc=False, tag="end", omit_defaults=True):
-    """End a group whose walltime is over: each object by its uid, pods with the grace they ask for.
+    """End a group whose walltime is over or that has failed (`why`): each object by its uid, pods with the grace they ask for.
 
     Jobs in `fail` are failed and kept; owners in `delete` go with all they own, if they are still of the
     version given. What is gone already, or goes, is left alone.
@@ -120,6 +120,7 @@ class End(Struct, frozen=True, gc=False, tag="end", omit_defaults=True):
     fail: tuple[ObjectRef, ...] = ()
     delete: tuple[ObjectRef, ...] = ()
     pods: tuple[ObjectRef, ...] = ()
+    why: Why = Why.TIMEOUT
 
 
 class PatchCondition(Struct, frozen=True, gc=False, tag="condition"):

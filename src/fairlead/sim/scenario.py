@@ -19,7 +19,8 @@ What happens (`sim.stage` has one method per verb):
            [suspended] [gated] and key=value: priority= ns= size= first= begin=HH:MM[:SS] only=label:value
            tolerates=key unsupported=field labels=fairlead|fluxnetes|fluence|none group=
            exclusive= required-topology= preferred-topology= duration=
-           queue= on-timeout=fail|delete|pods grace=30s own-deadline=5m (its pods' own),
+           queue= on-member-failure=keep|fail-all on-timeout=fail|delete|pods
+           grace=30s own-deadline=5m (its pods' own),
            deadline=5m (its Job's own)
     burst PREFIX 100 2x cpu=1           PREFIX0 … PREFIX99, each submitted like that, all at once
     bring NAME 2                        two more members come: late, surplus or replacement ones
@@ -27,6 +28,7 @@ What happens (`sim.stage` has one method per verb):
     overdue NAME                        its pods' own deadline is over
     suspend, resume, completes          the Job of that name (`completes NAME timeout`: for its deadline)
     relabel POD group=x size=3          an empty value takes the label away
+    wants NAME 2                        its owner wants so many pods from now on
     edit NAME duration=2h               an annotation of its pods is changed, or taken away
     bindto POD NODE                     somebody else binds our pod
     node n4 joins cpu=32 zone=a         also gone, cordoned, uncordoned, down, up, labelled k=v, has cpu=8

@@ -30,7 +30,10 @@ _LABELS = {
     "fluence": ("scheduling.x-k8s.io/pod-group", "fluence.group-size"),
 }
 _RESOURCES = {"cpu", "memory", "gpu", "pods", "disk"}
-_NOTES = {"duration", "exclusive", "on-timeout", "preferred-topology", "queue", "required-topology"}
+_NOTES = {
+    "duration", "exclusive", "on-member-failure", "on-timeout", "preferred-topology", "queue",
+    "required-topology",
+}  # fmt: skip
 _LEVELS = {"racks": "topology.kubernetes.io/rack", "zones": "topology.kubernetes.io/zone"}
 
 
@@ -297,6 +300,10 @@ class Stage:
         if entry.owner is None:
             raise Unclear(f"{name} has no owner")
         self.world.owner(structs.replace(self.world.owners[entry.owner.uid], **fields))
+
+    def _do_wants(self, words: list[str]) -> None:
+        """`wants big 2`: so many pods side by side from now on."""
+        self._own(words[0], size=int(words[1]))
 
     def _do_suspend(self, words: list[str]) -> None:
         self._own(words[0], suspended=True)
