@@ -200,7 +200,7 @@ class ApiClient:
             raise unreachable(self.access, error) from error
 
 
-def _socket(address: aiohttp.AddrInfoType) -> socket.socket:
+def _socket(address: tuple[Any, ...]) -> socket.socket:
     made = socket.socket(address[0], address[1], address[2])
     if made.family in (socket.AF_INET, socket.AF_INET6):
         made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

@@ -324,7 +324,8 @@ class Reflector:
                     told = told or bool(lines)
                     self._emit([self.read(raw) for raw in lines])
         except Silent:
-            return self._count("watch_silences")  # no fault, unless what is asked next is not answered either
+            self._count("watch_silences")  # no fault, unless what is asked next is not answered either
+            return
         if not told and time.monotonic() - opened < SHORT:
             raise Unreachable("the watch ended as soon as it had begun")
         self._failures = 0
