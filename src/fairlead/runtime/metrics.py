@@ -88,6 +88,14 @@ class Metrics:
         self._races = Counter(
             "fairlead_races", "Nodes on which pods of others met ours and not all fit.", registry=r
         )
+        self._audits_of(r)
+        self._store_up = Gauge("fairlead_store_up", "1 while the store answers.", registry=r)
+        self._pending = Gauge("fairlead_store_pending_records", "Records still to be written.", registry=r)
+        self._leader = Gauge("fairlead_leader", "1 while this process leads: alone, always.", registry=r)
+        self._leader.set(1)
+        self._ready = Gauge("fairlead_ready", "1 while groups can be placed.", registry=r)
+
+    def _audits_of(self, r: CollectorRegistry) -> None:
         self._audits = Counter("fairlead_audits", "Audits, by what came of them.", ["result"], registry=r)
         self._differences = Counter(
             "fairlead_audit_differences", "Differences that audits found.", ["kind"], registry=r
@@ -104,11 +112,6 @@ class Metrics:
             registry=r,
         )
         self._audited = math.nan
-        self._store_up = Gauge("fairlead_store_up", "1 while the store answers.", registry=r)
-        self._pending = Gauge("fairlead_store_pending_records", "Records still to be written.", registry=r)
-        self._leader = Gauge("fairlead_leader", "1 while this process leads: alone, always.", registry=r)
-        self._leader.set(1)
-        self._ready = Gauge("fairlead_ready", "1 while groups can be placed.", registry=r)
 
     # -- called by the loop and the ports ------------------------------------------------------------
 
