@@ -23,7 +23,9 @@ fairlead simulate log.swf --procs 128 --compare fcfs,easy,hybrid:8,conservative 
 
 fairlead simulate openb_pods.csv --nodes-file openb_nodes.csv --limit 1000 -o json
 
-fairlead simulate night-shift.scn"""
+fairlead simulate night-shift.scn
+
+fairlead simulate --faults 1 --seeds 1000"""
 REPORTS = (".html", ".svg")
 
 
@@ -72,11 +74,11 @@ def number(help_: str) -> Any:
 
 def simulate(
     input_: Annotated[
-        Path,
+        Path | None,
         typer.Argument(
             metavar="INPUT", help="An SWF log, a workload CSV, openb lists, manifests or a scenario (.scn)."
         ),
-    ],
+    ] = None,
     policy: Annotated[str, typer.Option(help=f"Who may start: {', '.join(POLICIES)}; else fcfs.")] = "",
     compare: Annotated[
         str, typer.Option(metavar="A,B,…", help="Play under each of these policies; hybrid:8 has depth 8.")
@@ -104,27 +106,54 @@ def simulate(
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="List every line of the input that has a fault.")
     ] = False,
+    faults: Annotated[
+        str,
+        typer.Option(
+            metavar="SEED|FILE",
+            help="Instead of INPUT: a random world in which things go wrong, from a seed or a file.",
+        ),
+    ] = "",
+    seeds: Annotated[int, number("With --faults: so many seeds from there on; else one.")] = 0,
+    steps: Annotated[int, number("With --faults: so many things happen; else 40.")] = 0,
 ) -> None:
     """Play a workload through the real scheduler, in simulated time.
 
     Says how long jobs wait, how well the machine is used, and what a policy
     costs whom. The same input gives the same answer; Ctrl-C what is there so far.
+    With --faults: kills, gaps and lost answers in a random world; says what they
+    broke, in the fewest lines.
     """
+    machine = Machine(procs, nodes, nodes_file, limit, strict)
+    given = policy, compare, reservation_depth is not None, queue_depth, promises, match != "first", *machine
+    if input_ is None or faults or seeds or steps:
+        others = any((input_, *given[:6], *machine._replace(nodes=0), out, report))
+        return _random_worlds(faults, seeds, steps, nodes, output, others)
     if report is not None and report.suffix not in REPORTS:
         raise CliError(f"--report {report}: name it {' or '.join(f'*{ending}' for ending in REPORTS)}")
     if sum((bool(procs), bool(nodes), nodes_file is not None)) > 1:
         raise CliError("--procs, --nodes and --nodes-file each say what the machine is: give one of them")
     names = _names(policy, compare, reservation_depth)
     one_of("--match", match, MATCHES)
-    machine = Machine(procs, nodes, nodes_file, limit, strict)
-    given = policy, compare, reservation_depth is not None, queue_depth, promises, match != "first", *machine
     alone = not any(given) and report is None
     choices = tuple(
         Choice(label, settings(name, depth, match=match, looks=queue_depth, promises=promises))
         for label, name, depth in names
     )
     asked = Asked(input_, alone, choices, bool(compare), machine, out, report, output.value, verbose)
-    importlib.import_module("fairlead.cli.simulate_run").run(asked)
+    return importlib.import_module("fairlead.cli.simulate_run").run(asked)
+
+
+def _random_worlds(faults: str, seeds: int, steps: int, nodes: int, output: Shape, others: bool) -> None:
+    if not faults:
+        raise CliError(
+            "--seeds and --steps go with --faults"
+            if seeds or steps
+            else "say what is to be played: an INPUT, or --faults SEED"
+        )
+    if others:
+        raise CliError("--faults goes with --seeds, --steps, --nodes and -o only")
+    module = importlib.import_module("fairlead.cli.simulate_faults")
+    module.run(module.Asked(faults, seeds or 1, steps, nodes, output is Shape.json))
 
 
 def settings(policy: str, depth: int, *, match: str, looks: int, promises: int) -> Settings:

@@ -24,7 +24,8 @@ def give_way(state: State, _: Sequence[Group]) -> list[Command]:
 def _on_node(state: State, node: str) -> list[Command]:
     lack = _lack(state, node)
     if not lack:
-        _over(state, node)
+        if not _awaited(state, node):
+            _over(state, node)
         return []
     if state.now < state.raced[node]:
         return []
@@ -36,9 +37,14 @@ def _on_node(state: State, node: str) -> list[Command]:
     if commands:
         state.raced[node] = state.now + state.settings.request_timeout
         state.wake(state.raced[node], "")
-    elif not any(intent.node == node for intent in state.intents.values()):  # nothing else is to come
+    elif not _awaited(state, node):
         _flag(state, node, recent)
     return commands
+
+
+def _awaited(state: State, node: str) -> bool:
+    """Whether pods of ours may still come there."""
+    return any(intent.node == node for intent in state.intents.values())
 
 
 def _over(state: State, node: str) -> None:
@@ -61,12 +67,15 @@ def _evict(state: State, pod: Pod, lack: dict[int, int]) -> list[Command]:
 
 
 def _lack(state: State, node: str) -> dict[int, int]:
-    """Resource -> how much too much is held, without what is on its way out already."""
+    """Resource -> how much too much is held, without what is on its way out and what is not there yet.
+
+    An intent that does not fit any more is withdrawn by `control.binds`: nobody has to go for it.
+    """
     lack = state.inventory.over(node)
     if lack:
         for uid in state.inventory.holders(node):
             pod = state.pods.get(uid)
-            if pod is not None and pod.node and pod.deleting:
+            if pod is not None and (pod.deleting or not pod.node):
                 _give_back(state, pod, lack)
     return lack
 

@@ -19,6 +19,8 @@ from fairlead.model.settings import Settings
 from fairlead.sim.faults import Faults
 from fairlead.sim.ops import Busy
 
+_BEGIN = 1_000_000
+"""Late enough for a clock that is behind to show a time at all."""
 _ASIDE = (Why.NODES_DOWN, Why.BLOCKED)
 
 
@@ -44,6 +46,7 @@ class Chaos(Busy):
         self._promised: tuple[Reserve, ...] = ()
         self._new = False
         super().__init__(settings, faults)
+        self.now = _BEGIN
 
     # -- the scheduler process -----------------------------------------------------------------------
 

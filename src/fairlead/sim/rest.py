@@ -69,7 +69,7 @@ def _groups(world: Chaos, state: State) -> list[str]:
     for group in state.groups.values():
         if group.phase is Phase.STARTING:
             wrong.append(f"{group.id} is still starting")
-        members = [world.pods[uid] for uid in group.pods if uid in world.pods]
+        members = [world.pods[uid] for uid in group.pods if uid in world.pods and not world.pods[uid].ended]
         if group.broken or any(pod.uid in world.meddled for pod in members):
             continue
         bound = sum(bool(pod.node) for pod in members)
