@@ -30,10 +30,14 @@ class Usage(NamedTuple):
 class Running:
     """One scheduler process; `usage` may be asked at any time."""
 
-    def __init__(self, process: "psutil.Process | None", url: str = "") -> None:
+    def __init__(
+        self, process: "psutil.Process | None", url: str = "", data: pathlib.Path | None = None
+    ) -> None:
         self._process = process
         self.url = url
         """Where Fairlead answers; "" for others."""
+        self.data = data
+        """Fairlead's data folder; None for others."""
 
     def usage(self) -> Usage:
         if self._process is None:
@@ -78,7 +82,7 @@ def fairlead(cluster: Cluster, options: tuple[str, ...] = (), kubeconfig: str = 
         command += ["--kubeconfig", kubeconfig or str(cluster.kubeconfig), *options]
         with (folder / "log").open("wb") as log, _ended(subprocess.Popen(command, stderr=log)) as process:
             url = _wait_until_ready(data, process, folder / "log")
-            yield Running(psutil.Process(process.pid), url)
+            yield Running(psutil.Process(process.pid), url, data)
 
 
 def _wait_until_ready(data: pathlib.Path, process: "subprocess.Popen[bytes]", log: pathlib.Path) -> str:

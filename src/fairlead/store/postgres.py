@@ -276,7 +276,7 @@ class PostgresStore:
 
     async def _keep_house(self, session: Session) -> None:
         if time.monotonic() >= self._housekeeping_at and not self._buffer.plans:
-            self._housekeeping_at = time.monotonic() + _HOUSEKEEPING
+            self._housekeeping_at = time.monotonic() + min(_HOUSEKEEPING, self._retention / 1000)
             async with self._patient():
                 await session.forget(self._now() - self._retention)
 
