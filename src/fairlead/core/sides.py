@@ -21,14 +21,19 @@ def comparison(
 ) -> Steps[tuple[NodeAudit, ...]]:
     """A row per node that either side has, by name in natural order; `scheduler` says whose pods are ours."""
     mine, its = pictures.here.rows, pictures.there.rows
+    names: list[tuple[object, str]] = []
+    for count, name in enumerate({**mine, **its}):
+        names.append((natural(name), name))
+        if not count % STEP:
+            yield
     rows: list[NodeAudit] = []
-    for count, name in enumerate(sorted({*mine, *its}, key=natural)):
+    for count, (_, name) in enumerate(sorted(names)):
         a, b = mine.get(name), its.get(name)
         equal = a is not None and b is not None and a.digest == b.digest
         right = _side(b, there, scheduler)
         # What is equal need not be made twice, where there are thousands.
         rows.append(NodeAudit(name, equal, right if equal else _side(a, here, scheduler), right))
-        if count % STEP == STEP - 1:
+        if not count % STEP:
             yield
     return tuple(rows)
 

@@ -39,7 +39,7 @@ GRACE = 2.0
 PATIENCE = 60.0
 """Seconds after which an audit is given up because the engine does not get round to what has arrived."""
 PAUSE = 0.2
-MOST = 1_000
+MOST = 2_000
 """Up to so many pods all invariants are checked, in one step; beyond, only columns, which go in slices."""
 TOLD = 50
 """Differences that are logged one by one; the report has all."""
