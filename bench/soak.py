@@ -1,8 +1,8 @@
 """Ten thousand groups through one scheduler process: does it grow?
 
 Run: python -m bench.soak [--groups 10000] [--first 2000]. Single pods and small gangs that run for a second
-or less are created as earlier ones end, and deleted when they have ended. The scheduler's resident memory after
-all of them must be within 10 % of what it was after the first; and with a short `retention` the database
+or less are created as earlier ones end, and deleted when they have ended. The scheduler's resident memory
+after all of them must be within 10 % of what it was after the first. With a short `retention` the database
 holds only what ended lately.
 """
 
