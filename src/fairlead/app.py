@@ -302,7 +302,11 @@ def _tell_address(data: Path, url: str, leads: bool) -> None:
     """Where the command line asks. Of replicas on one machine that is the one that leads."""
     known = address.read(data)
     if leads or known is None or not address.alive(known.pid):
-        address.write(data, url)
+        try:
+            address.write(data, url)
+        except OSError as error:  # a full disk must not keep anybody from watching until there is room
+            why = {"folder": str(data), "error": error.strerror}
+            _log.error("the command line will not find this scheduler", **why)
 
 
 def _recordings(first: Path | None) -> Iterator[Path | None]:

@@ -1,15 +1,18 @@
-"""A bad line to the API server, an API server and an etcd that die or come back from a backup: every gang runs
-exactly once, and in the end the scheduler's picture is the cluster's.
+"""A bad line to the API server, an API server and an etcd that die or come back from a backup, a full disk:
+every gang runs exactly once, and in the end the scheduler's picture is the cluster's.
 
 Where the trouble is comes from drawn moments, the same ones in each run; no hook in the product says when.
 """
 
+import os
 import random
 import shutil
+import subprocess
+import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +27,7 @@ from live import (
     Witness,
     assert_never_over,
     assert_one_node_each,
+    end_database,
     job,
     succeeded,
     until,
@@ -257,3 +261,77 @@ def test_L3_an_etcd_restored_from_a_backup_is_learned_anew(
         scheduler.wait_state("default", "after", "completed")
         same_picture(scheduler, cluster)
         assert scheduler.running and "Traceback" not in scheduler.log
+
+
+# -- a full disk -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small_disk() -> Iterator[Path]:
+    """A data folder on a file system of 128 MB."""
+    if os.geteuid() != 0:
+        pytest.skip("only root may mount a small file system")
+    top = Path(tempfile.mkdtemp(prefix="fairlead-e2e-"))
+    top.chmod(0o711)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=128m,mode=0711", "tmpfs", str(top)],
+        capture_output=True,
+        text=True,
+    )
+    if mounted.returncode:
+        top.rmdir()
+        pytest.skip(f"mount is not permitted here: {mounted.stderr.strip()}")
+    try:
+        yield top
+    finally:
+        end_database(top / "data")
+        subprocess.run(["umount", "-l", str(top)], check=True)
+        top.rmdir()
+
+
+def fill(disk: Path, leave: int = 0) -> Path:
+    """Take all the room but so many bytes."""
+    ballast = disk / "ballast"
+    room = shutil.disk_usage(disk).free
+    with ballast.open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, room - leave)
+    return ballast
+
+
+def not_ready(scheduler: Scheduler) -> list[str] | None:
+    status, page = scheduler.get("/readyz")
+    return page["reasons"] if status == 503 else None
+
+
+@pytest.mark.timeout(300)
+def test_F5_on_a_full_disk_the_scheduler_stays_up_places_nothing_and_goes_on_by_itself(
+    small_cluster: Cluster, kubectl: Kubectl, small_disk: Path
+) -> None:
+    ballast = fill(small_disk, leave=1 << 20)
+    scheduler = Scheduler(small_cluster.kubeconfig, small_disk / "data")
+    scheduler.start()
+    try:
+        until(
+            lambda: any("No space left" in each for each in not_ready(scheduler) or ()), "/readyz to say why"
+        )
+        kubectl.create(job("first", pods=2, run="200ms"))
+        until(lambda: len(kubectl.get("pods")) == 2, "the pods of the Job")
+        until(lambda: scheduler.get("/api/v1/nodes")[1]["nodes"], "the watch to go on all the while")
+        assert scheduler.get("/healthz")[0] == 200 and not_ready(scheduler)
+        assert all("nodeName" not in each["spec"] for each in kubectl.get("pods"))
+        ballast.unlink()
+        scheduler.wait_ready()
+        scheduler.wait_state(kubectl.namespace, "first", "completed")
+        # And in the middle: whatever is written next does not fit.
+        ballast = fill(small_disk)
+        names = [f"later-{number}" for number in range(40)]
+        kubectl.create(*(job(name, pods=2, run="100ms") for name in names))
+        until(lambda: not_ready(scheduler), "the disk to be full")
+        assert scheduler.get("/healthz")[0] == 200
+        ballast.unlink()
+        scheduler.wait_ready()
+        for name in names:
+            scheduler.wait_state(kubectl.namespace, name, "completed")
+        assert scheduler.running and "Traceback" not in scheduler.log
+    finally:
+        scheduler.stop()

@@ -3,10 +3,27 @@
 Called once by the composition root before anything logs. Lines go to stderr; stdout is for answers.
 """
 
+import contextlib
 import logging
 import sys
+from typing import TextIO, cast
 
 import structlog
+
+
+class Enduring:
+    """A stream that may be full or gone: what cannot be said is not said, and everything else goes on."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            self._stream.write(text)
+
+    def flush(self) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            self._stream.flush()
 
 
 def configure(form: str) -> None:
@@ -19,6 +36,6 @@ def configure(form: str) -> None:
     structlog.configure(
         processors=[structlog.processors.add_log_level, times, structlog.processors.format_exc_info, last],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-        logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
+        logger_factory=lambda *_: structlog.WriteLogger(cast("TextIO", Enduring(sys.stderr))),
         cache_logger_on_first_use=True,
     )

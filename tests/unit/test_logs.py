@@ -1,0 +1,26 @@
+"""Where log lines go may be full: the program goes on."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SAY = "import structlog\nfrom fairlead.runtime import logs\nlogs.configure({form!r})\nsay = structlog.get_logger()\n"
+FULL = Path("/dev/full")
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="no /dev/full on this system")
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_log_on_a_full_disk_stops_nothing(form: str) -> None:
+    script = SAY.format(form=form) + "for n in range(3):\n    say.info('hello', n=n)\nprint('went on')"
+    with FULL.open("w") as full:
+        run = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=full, text=True)
+    assert run.stdout == "went on\n"
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_lines_are_written_as_they_are_said(form: str) -> None:
+    script = SAY.format(form=form) + "say.info('hello', n=1)\nimport os\nos._exit(0)"
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert run.stdout == "" and "hello" in run.stderr
