@@ -10,11 +10,13 @@ import pytest
 from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry, generate_latest
 
 from fairlead.kube import things, translate
 from fairlead.kube.client import ApiClient
 from fairlead.kube.lines import LineSplitter
 from fairlead.kube.port import ShapeBook
+from fairlead.kube.tally import Tally
 from fairlead.kube.watch import Reflector, SyncGate
 from fairlead.model.event import Listed, NodeGone, OwnerSeen, PodGone, PodSeen, Rewound, Synced
 from fairlead.model.pod import Pod, Shape
@@ -473,6 +475,17 @@ def test_the_shape_book_knows_since_when() -> None:
     book.learn(Rewound("Pod"))
     book.learn(at(9, small))
     assert book.planned("u", 9) == small
+
+
+def test_what_the_watches_count_is_a_metric() -> None:
+    registry = CollectorRegistry()
+    registry.register(Tally({"events": 7, "watch_errors": 2, "unreadable": 1}))
+    text = generate_latest(registry).decode()
+    assert {line for line in text.splitlines() if not line.startswith("#")} == {
+        "fairlead_watch_events_total 7.0", "fairlead_watch_errors_total 2.0",
+        "fairlead_watch_silences_total 0.0", "fairlead_watch_relists_total 0.0",
+        "fairlead_watch_rewinds_total 0.0", "fairlead_watch_unreadable_total 1.0",
+    }  # fmt: skip
 
 
 def test_bookmarks_of_the_real_server_are_read() -> None:

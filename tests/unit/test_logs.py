@@ -6,7 +6,12 @@ from pathlib import Path
 
 import pytest
 
-SAY = "import structlog\nfrom fairlead.runtime import logs\nlogs.configure({form!r})\nsay = structlog.get_logger()\n"
+SAY = """
+import structlog
+from fairlead.runtime import logs
+logs.configure({form!r})
+say = structlog.get_logger()
+"""
 FULL = Path("/dev/full")
 
 

@@ -15,6 +15,7 @@ from fairlead.kube.client import ApiClient
 from fairlead.kube.config import KubeAccess
 from fairlead.kube.outcomes import Fence, Stats, always
 from fairlead.kube.relist import relist
+from fairlead.kube.tally import Tally
 from fairlead.kube.things import ALL_KINDS
 from fairlead.kube.translate import Kind
 from fairlead.kube.watch import Reflector, SyncGate
@@ -82,6 +83,8 @@ class KubePort:
         registry: CollectorRegistry | None = None,
     ) -> None:
         self.stats: Stats = {}
+        if registry is not None:
+            registry.register(Tally(self.stats))
         self._kinds = kinds
         self._book = ShapeBook(scheduler)
         self._client = ApiClient(
