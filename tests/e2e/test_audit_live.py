@@ -4,8 +4,11 @@ And where it does not, because the watch lost something, an audit names it and p
 """
 
 import asyncio
+import json
 import random
+import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +17,7 @@ from inside import FAKE, STRATEGIC, Inside, inside
 from fairlead.localcluster import Cluster
 from fairlead.model import event as ev
 from fairlead.model.audit import Report
-from live import job, pod
+from live import FAIRLEAD, Kubectl, Scheduler, job, pod, until
 
 pytestmark = pytest.mark.e2e
 NODE = "node-0001"
@@ -343,3 +346,42 @@ async def test_D5_a_state_corrupted_in_memory_is_named_and_put_right(live: Insid
     }  # fmt: skip
     after = await live.at_rest()
     assert after.digest_incremental == after.digest_rebuilt == right
+
+
+# -- as a user does it -------------------------------------------------------------------------------
+
+
+def test_D5_a_user_audits_a_running_scheduler(small_cluster: Cluster, kubectl: Kubectl, data: Path) -> None:
+    kubectl.create(job("mine", pods=3, run="1h"))
+
+    def audit(*options: str) -> subprocess.CompletedProcess[str]:
+        command = [
+            str(Path(FAIRLEAD).with_name("kubectl-fairlead")),
+            "audit",
+            "--data-dir",
+            str(data),
+            *options,
+        ]
+        return subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+
+    with Scheduler(small_cluster.kubeconfig, data, "--audit-interval", "500ms") as scheduler:
+        scheduler.wait_state(kubectl.namespace, "mine", "running")
+        result = audit("--table")
+        assert (result.returncode, result.stderr) == (0, "")
+        verdict, _, *rows = result.stdout.splitlines()
+        assert verdict.startswith(f"equal: {len(rows)} nodes, ")
+        assert all(row.split()[0] == "✓" for row in rows)
+        assert sum(int(row.split()[-2]) for row in rows) == 3
+        report = json.loads(audit("-o", "json").stdout)
+        assert report["digest_incremental"] == report["digest_rebuilt"]
+        assert report["digest_rebuilt"].startswith(verdict.split("digest ")[1].split()[0])
+
+        def by_itself() -> bool:
+            status, last = scheduler.get("/api/v1/audit?nodes=false")
+            return status == 200 and last["at"] > report["at"]
+
+        until(by_itself, "an audit that nobody asked for")
+    result = audit()
+    assert result.returncode == 2
+    assert result.stderr.startswith("fairlead: nobody answers: ")
+    assert result.stderr.count("\n") == 1

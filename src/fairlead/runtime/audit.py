@@ -105,7 +105,7 @@ class Auditor:
         self._learning.inbox = inbox
         if not self._interval:
             await asyncio.Event().wait()
-        while not self._state.synced:
+        while not self._listed:
             await asyncio.sleep(1.0)
         await asyncio.sleep(min(self._first, self._interval))
         while True:
@@ -121,6 +121,11 @@ class Auditor:
     def batch(self, events: Sequence[Event], _: Sequence[Command], __: float) -> None:
         """Called by the loop after each batch."""
         self._learning.batch(events)
+
+    @property
+    def _listed(self) -> bool:
+        """Whether the first lists are in. A standby has not heard from the store, but sees the cluster."""
+        return all(source == "store" for source in self._state.missing)
 
     # -- one audit -----------------------------------------------------------------------------------
 
@@ -138,7 +143,7 @@ class Auditor:
             return report
 
     async def _audit(self, repair: bool) -> Report:
-        if self._learning.inbox is None or not self._state.synced:
+        if self._learning.inbox is None or not self._listed:
             raise AuditError("the first lists of the cluster are not in yet")
         since = self._state.now
         listings = await self._relist()
