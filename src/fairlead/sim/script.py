@@ -34,5 +34,5 @@ class Script(Faults):
     def unknown_delay(self, _: cmd.Bind) -> int:
         return self._late or 0
 
-    def copies(self, _: ev.Event) -> int:
-        return 0 if self.gap else 1
+    def deliveries(self, _: ev.Event) -> tuple[int, ...]:
+        return () if self.gap else (0,)
