@@ -11,11 +11,12 @@ from fairlead.core.moment import picturing, take
 from fairlead.core.rebuild import now, rebuild
 from fairlead.model import command as cmd
 from fairlead.model import event as ev
-from worlds import VERBS, Op, play
+from fairlead.sim.ops import MORE_VERBS, VERBS, Op
+from worlds import play
 
 numbers = st.integers(0, 11)
 OPS = st.lists(
-    st.builds(Op, st.sampled_from(VERBS), numbers, numbers, numbers, st.integers(0, 9)),
+    st.builds(Op, st.sampled_from((*VERBS, *MORE_VERBS)), numbers, numbers, numbers, st.integers(0, 9)),
     min_size=3,
     max_size=25,
 )
