@@ -14,6 +14,7 @@ be bound asks again after a pause.
 
 from collections.abc import Sequence
 
+from fairlead.control.spare import spare
 from fairlead.core.groups import Members, members, move
 from fairlead.core.live import Group, Intent
 from fairlead.core.state import State
@@ -21,8 +22,6 @@ from fairlead.model.command import REVOKED, Announce, Command, Evict, ObjectRef,
 from fairlead.model.group import Phase, Reason, Why
 from fairlead.model.pod import Pod
 
-RECREATED_BY = ("Job", "ReplicaSet", "StatefulSet", "ReplicationController")
-"""Controllers that bring a new pod for one that was evicted."""
 MAX_EVICTIONS = 3
 _BACKOFF = (1_000, 2_000, 5_000, 10_000, 30_000)
 
@@ -138,7 +137,7 @@ def _give_up(state: State, group: Group, intents: list[Intent]) -> None:
 
 def _step_three(state: State, group: Group, found: Members) -> list[Command]:
     """Forward recovery has run out of time: free what can be recreated, flag what cannot."""
-    recreated = [pod for pod in found.bound if pod.owner is not None and pod.owner.kind in RECREATED_BY]
+    recreated = spare(state, found.bound)
     bare = len(found.bound) - len(recreated)
     seconds = state.settings.recovery // 1000
     text = f"only {len(found.bound)} of {group.started_size} members could be bound within {seconds} s"

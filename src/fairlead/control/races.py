@@ -8,7 +8,8 @@ loudly. Must not touch a pod that has been there for long, nor one for which the
 
 from collections.abc import Sequence
 
-from fairlead.control.ladder import MAX_EVICTIONS, RECREATED_BY
+from fairlead.control.ladder import MAX_EVICTIONS
+from fairlead.control.spare import spare
 from fairlead.core.live import Group
 from fairlead.core.state import State
 from fairlead.model.command import Command, Evict, ObjectRef
@@ -56,8 +57,7 @@ def _over(state: State, node: str) -> None:
 
 def _evict(state: State, pod: Pod, lack: dict[int, int]) -> list[Command]:
     group = state.groups.get(state.group_of.get(pod.uid, ""))
-    recreated = pod.owner is not None and pod.owner.kind in RECREATED_BY
-    if group is None or not recreated or group.evictions >= MAX_EVICTIONS:
+    if group is None or not spare(state, [pod]) or group.evictions >= MAX_EVICTIONS:
         return []
     _give_back(state, pod, lack)
     group.evictions += 1

@@ -11,7 +11,7 @@ from fairlead.core.grouping import annotations, demand, fails_whole, layout, wal
 from fairlead.core.lifecycle import may_move
 from fairlead.core.line import offer, request, withdraw
 from fairlead.core.live import Group
-from fairlead.core.losses import notice, places
+from fairlead.core.losses import notice, places, refused
 from fairlead.core.running import expected_end
 from fairlead.core.snapshot import Request
 from fairlead.core.state import State
@@ -312,9 +312,15 @@ def _look_after(state: State, group: Group, found: Members, done: int) -> None:
         group.nodes = tuple(nodes)
     if group.crowded and not state.inventory.over(group.crowded):
         group.crowded = ""
-    if group.broken and done >= group.started_size and not group.crowded:
+    lost = refused(state, group)
+    whole = done - min(len(lost), group.failed) >= group.started_size
+    if group.broken and whole and not group.crowded:
         _whole(group)
         move(state, group, Phase.RUNNING, Reason(Why.RUNNING))
+    elif lost and found.bound and not (group.broken or whole or group.fail_all):
+        names = ", ".join(f"{pod.name} on {pod.node}" for pod in lost)
+        group.broken = f"refused by the kubelet, and nobody makes it anew: {names}"
+        move(state, group, Phase.RUNNING, Reason(Why.BROKEN, group.broken))
     if group.attempts and not (found.intended or found.waiting):
         group.attempts = group.backoff_until = 0
 

@@ -13,6 +13,8 @@ from fairlead.model.group import Phase
 from fairlead.model.owner import Owner
 from fairlead.model.pod import Pod, PodPhase
 
+RECREATED_BY = ("Job", "ReplicaSet", "StatefulSet", "ReplicationController")
+"""Controllers that bring a new pod for one that was evicted or has failed."""
 PATIENCE = 2_000
 """Milliseconds in which a deletion may turn out to be the end of the whole group, or its owner's wish."""
 
@@ -25,6 +27,15 @@ def there(state: State, bound: Sequence[Pod]) -> list[Pod]:
 def places(state: State, group: Group, bound: Sequence[Pod], intended: int) -> int:
     """How many may come in the place of members that its start was granted for and that it has lost."""
     return max(group.started_size - group.completed - len(there(state, bound)) - intended, 0)
+
+
+def refused(state: State, group: Group) -> list[Pod]:
+    """Members that failed before anything of them ran, and that nobody makes anew: kubelets refused them."""
+    if not group.failed:
+        return []
+    found = [pod for uid in group.pods if (pod := state.pods[uid]).phase is PodPhase.FAILED and pod.node]
+    bare = [pod for pod in found if pod.owner is None or pod.owner.kind not in RECREATED_BY]
+    return [pod for pod in bare if not (pod.started or pod.deleting or pod.overdue)]
 
 
 def miss(state: State, pod: Pod) -> None:

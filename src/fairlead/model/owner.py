@@ -32,3 +32,5 @@ class Owner(Struct, frozen=True, gc=False, omit_defaults=True):
     started: int = 0
     """Since when a Job's deadline runs, in milliseconds since the epoch; its pods may wait. 0 = not yet."""
     owner: OwnerRef | None = None
+    retries: int | None = None
+    """How many more of its pods may be evicted before a Job has failed; None where that does not count."""

@@ -20,7 +20,7 @@ What happens (`sim.stage` has one method per verb):
            tolerates=key unsupported=field labels=fairlead|fluxnetes|fluence|none group=
            exclusive= required-topology= preferred-topology= duration=
            queue= on-member-failure=keep|fail-all on-timeout=fail|delete|pods
-           grace=30s own-deadline=5m (its pods' own),
+           grace=30s retries=0 (its Job's) own-deadline=5m (its pods' own),
            deadline=5m (its Job's own)
     burst PREFIX 100 2x cpu=1           PREFIX0 … PREFIX99, each submitted like that, all at once
     bring NAME 2                        two more members come: late, surplus or replacement ones
@@ -36,6 +36,7 @@ What happens (`sim.stage` has one method per verb):
     binds of NAME|all refused|gone|taken|changed|unknown TIMES [arriving 500ms]
     resize NAME cpu=2                   in place: the pod, or all pods of the entry
     gap                                 the watch misses all that happens, until `relist`
+    kubelet refuses NAME TIMES          its pods are Failed as soon as they are bound
     crash, restart, store down, store up, relist, later
 
 What is expected. A group is called by the name it was submitted under (`ns/name` outside of default):

@@ -6,6 +6,7 @@ Used by `sim.stage`, which fills it in; asked by `sim.world` at each bind and ea
 from fairlead.model import command as cmd
 from fairlead.model import event as ev
 from fairlead.model.event import BindError
+from fairlead.model.pod import Pod
 from fairlead.sim.world import Faults
 
 
@@ -14,6 +15,8 @@ class Script(Faults):
 
     def __init__(self) -> None:
         self.orders: list[list[object]] = []
+        self.refusals: dict[str, int] = {}
+        """Pods that start with this -> how many of them their kubelets still refuse."""
         self.gap = False
         """True while nothing that the watch says arrives."""
         self._late: int | None = None
@@ -27,6 +30,13 @@ class Script(Faults):
                 self._late = late if isinstance(late, int) else None
                 return error
         return None
+
+    def kubelet_refuses(self, _: Pod) -> bool:
+        for prefix, times in self.refusals.items():
+            if times and (_.name == prefix or _.name.startswith(prefix + "-")):
+                self.refusals[prefix] = times - 1
+                return True
+        return False
 
     def unknown_took_effect(self, _: cmd.Bind) -> bool:
         return self._late is not None

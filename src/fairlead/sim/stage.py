@@ -166,6 +166,7 @@ class Stage:
                 self._new_uid(name), _KINDS[kind], namespace, name, 0, size,
                 suspended="suspended" in plain, ordered=kind == "ordered",
                 deadline=length(pairs["deadline"]) if "deadline" in pairs else 0, started=self.world.now,
+                retries=int(pairs["retries"]) if "retries" in pairs else None,
             )  # fmt: skip
             self.world.owner(owner)
         template = Pod(
@@ -365,6 +366,10 @@ class Stage:
         if rest:
             late = 0 if rest[-1] == "0" else length(rest[-1])
         self.script.orders.append([whose, BindError(error), late, int(times)])
+
+    def _do_kubelet(self, words: list[str]) -> None:
+        """`kubelet refuses big-1 1`, or any pod of `big`: so many times."""
+        self.script.refusals[words[1]] = int(words[2])
 
     def _do_store(self, words: list[str]) -> None:
         if words == ["down"]:

@@ -57,7 +57,35 @@ def owner(kind: str, wire: WireOwner) -> Owner:
         deadline=spec.active_deadline_seconds * 1000,
         started=millis(wire.status.start_time),
         owner=owner_of(meta),
+        retries=_retries(wire) if kind == "Job" else None,
     )
+
+
+def _retries(wire: WireOwner) -> int | None:
+    """How many of a Job's pods may be evicted, marked DisruptionTarget, before it fails; None: any number.
+
+    The first rule of its podFailurePolicy that matches decides; one on exit codes may match an eviction.
+    """
+    spec = wire.spec
+    for rule in spec.pod_failure_policy.rules:
+        disrupted = any(
+            each.type == "DisruptionTarget" and each.status in ("", "True") for each in rule.on_pod_conditions
+        )
+        if rule.action == "Ignore" and disrupted:
+            return None
+        if rule.action in ("FailJob", "FailIndex") and (disrupted or rule.on_exit_codes is not None):
+            return 0
+        if disrupted:
+            break
+    per_index = spec.backoff_limit_per_index
+    limit = spec.backoff_limit
+    if per_index is not None:
+        limit = per_index if limit is None else min(limit, per_index)
+    return max(_default(limit, _BACKOFF_LIMIT) - wire.status.failed, 0)
+
+
+_BACKOFF_LIMIT = 6
+"""What the API server fills in where a Job says nothing."""
 
 
 def _default(value: int | None, default: int) -> int:

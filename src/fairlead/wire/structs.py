@@ -249,6 +249,16 @@ class WireNode(Struct, frozen=True):
     status: NodeStatus = NodeStatus()
 
 
+class FailureRule(Struct, frozen=True, rename="camel"):
+    action: str = ""
+    on_exit_codes: Present | None = None
+    on_pod_conditions: list[Condition] = []
+
+
+class FailurePolicy(Struct, frozen=True):
+    rules: list[FailureRule] = []
+
+
 class OwnerSpec(Struct, frozen=True, rename="camel"):
     """The union of what is read of Job, ReplicaSet and StatefulSet."""
 
@@ -258,10 +268,14 @@ class OwnerSpec(Struct, frozen=True, rename="camel"):
     active_deadline_seconds: int = 0
     replicas: int | None = None
     pod_management_policy: str = ""
+    backoff_limit: int | None = None
+    backoff_limit_per_index: int | None = None
+    pod_failure_policy: FailurePolicy = FailurePolicy()
 
 
 class OwnerStatus(Struct, frozen=True, rename="camel"):
     succeeded: int = 0
+    failed: int = 0
     start_time: str | None = None
     conditions: list[Condition] = []
 
