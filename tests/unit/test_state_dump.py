@@ -26,7 +26,7 @@ from fairlead.core.moment import picturing, take
 from fairlead.core.rebuild import now
 from fairlead.core.state import State
 from fairlead.model import event as ev
-from fairlead.model.dump import Holds, StateDump
+from fairlead.model.dump import Holds, LastAudit, StateDump
 from fairlead.model.pod import Pod, PodPhase, Shape
 from fairlead.model.settings import Settings
 from fairlead.sim.world import World
@@ -225,6 +225,20 @@ def test_L4_show_of_a_scheduler_that_has_heard_nothing():
         result = run("state", "show", "--server", url)
     assert result.stdout.startswith("NOT READY as of -: ")
     assert "nothing is started: waiting for the list of nodes" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("last", "told"),
+    [
+        (LastAudit(60_000, "clean", 0, 0), "audit   clean, 2m00s ago"),
+        (LastAudit(60_000, "differences", 1, 1), "audit   1 difference, 1 repaired, 2m00s ago"),
+        (LastAudit(60_000, "differences", 3, 0), "audit   3 differences, 0 repaired, 2m00s ago"),
+        (LastAudit(60_000, "failed", 0, 0), "audit   failed, 2m00s ago"),
+        (None, "audit   none yet: `fairlead audit` makes one"),
+    ],
+)
+def test_L4_show_tells_the_last_audit(last: LastAudit | None, told: str):
+    assert told in summary(structs.replace(picture(STATE), as_of=180_000, audit=last))
 
 
 @pytest.mark.parametrize("command", ["dump", "show"])

@@ -13,15 +13,14 @@ from typing import Protocol
 import msgspec
 
 from fairlead import __version__
-from fairlead.core import story, views
+from fairlead.core import rebuild, story, views
 from fairlead.core.containment import pools, split
 from fairlead.core.dump import dump
 from fairlead.core.moment import picturing, take
-from fairlead.core.rebuild import now
 from fairlead.core.state import State
 from fairlead.core.tree.columns import Tree, TreeError
 from fairlead.model.audit import Report
-from fairlead.model.dump import StateDump
+from fairlead.model.dump import LastAudit, StateDump
 from fairlead.model.group import GroupRecord
 from fairlead.model.node import Node
 from fairlead.model.view import (
@@ -169,8 +168,10 @@ class EngineSource:
         The digest takes as long again, in another thread, of a moment that stands still by itself.
         """
         found, moment = dump(self._state, self._now(), __version__, self._warnings()), take(self._state)
-        picture = await asyncio.to_thread(now, picturing(moment))
-        return msgspec.structs.replace(found, digest=picture.digest)
+        audit = self.audited()
+        last = audit and LastAudit(audit.at, audit.result, len(audit.differences), audit.repaired)
+        picture = await asyncio.to_thread(rebuild.now, picturing(moment))
+        return msgspec.structs.replace(found, digest=picture.digest, audit=last)
 
     async def audit(self, repair: bool) -> Report | None:
         """An audit made now, after those under way; None where there is no cluster to ask."""

@@ -118,9 +118,21 @@ def summary(picture: StateDump) -> Iterator[str]:
         f"grants  {len(picture.grants)} open, for {words.counted(granted, 'pod')}; "
         f"{words.counted(len(picture.promises), 'start')} promised"
     )
+    yield f"audit   {_audit(picture)}"
     for each in picture.set_aside:
         yield words.shorten(words.clean(f"SET ASIDE {each.kind} {each.name}: {each.text}"), 100)
     yield from _holders(picture)
+
+
+def _audit(picture: StateDump) -> str:
+    """Whether the picture was right when it was last held against the cluster."""
+    last = picture.audit
+    if last is None:
+        return "none yet: `fairlead audit` makes one"
+    told = last.result
+    if last.differences:
+        told = f"{words.counted(last.differences, 'difference')}, {last.repaired} repaired"
+    return f"{told}, {words.span(picture.as_of - last.at)} ago"
 
 
 class _Part(NamedTuple):

@@ -136,6 +136,15 @@ class SetAside(Struct, frozen=True, gc=False):
     version: int
 
 
+class LastAudit(Struct, frozen=True, gc=False):
+    """What the last audit found: "clean", "differences" or "failed", and how many (`fairlead audit`)."""
+
+    at: int
+    result: str
+    differences: int
+    repaired: int
+
+
 class SettingsState(Struct, frozen=True, gc=False):
     """What plans depend on besides events, but for the queues."""
 
@@ -155,7 +164,7 @@ class StateDump(Struct, frozen=True, gc=False):
     `missing` are sources that have not told yet what there is, `store_error` is "" while the store answers.
     `promises` are starts that are kept free for waiting groups; `counts` tells how much is known besides.
     `digest` is that of `fairlead audit`: equal as long as nothing changes that takes up room or gives some,
-    "" where it was not asked for.
+    "" where it was not asked for. `audit` is null before the first.
     """
 
     as_of: int
@@ -179,3 +188,4 @@ class StateDump(Struct, frozen=True, gc=False):
     promises: tuple[Reserve, ...]
     set_aside: tuple[SetAside, ...]
     digest: str = ""
+    audit: LastAudit | None = None
