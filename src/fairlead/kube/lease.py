@@ -11,7 +11,6 @@ import os
 import random
 import secrets
 import socket
-import time
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from math import ceil
@@ -23,6 +22,7 @@ from msgspec import Struct
 
 from fairlead.kube.client import ApiClient, segment
 from fairlead.kube.errors import ApiError, ConfigError, KubeError, Unreachable
+from fairlead.runtime.clock import even_ns
 
 _log = structlog.get_logger("fairlead.leader")
 
@@ -124,10 +124,9 @@ def _read(body: bytes) -> Lease:
         raise Unreachable(f"the Lease cannot be read: {error}") from error
 
 
-def boottime() -> float:
+def even() -> float:
     """Seconds on a clock that nobody sets, and that goes on while the machine sleeps or we are stopped."""
-    clock = getattr(time, "CLOCK_BOOTTIME", None)
-    return time.monotonic() if clock is None else time.clock_gettime(clock)
+    return even_ns() / 1e9
 
 
 def identity() -> str:
@@ -144,7 +143,7 @@ class Elector:
         timing: Timing,
         *,
         me: str = "",
-        clock: Callable[[], float] = boottime,
+        clock: Callable[[], float] = even,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
         draw: Callable[[], float] = random.random,
     ) -> None:
