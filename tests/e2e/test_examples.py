@@ -276,6 +276,9 @@ def test_D2_D3_two_states(scheduler: Scheduler, kubectl: Kubectl, file: str, nam
         assert amounts["cpu"] == CPU - sum(held)
     pods = [pod for pod in running["pods"] if pod["namespace"] == kubectl.namespace]
     assert {(pod["scheduler"] == "fairlead", bool(pod["group"])) for pod in pods} == {(ours, ours)}
+    command = [FAIRLEAD, "audit", "--no-repair", "--data-dir", str(scheduler.data)]
+    audit = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert audit.returncode == 0, audit.stdout + audit.stderr
     until(lambda: not holders(state_dump(scheduler), kubectl.namespace), f"{name} to have ended")
     after = state_dump(scheduler)
     assert free(after) == free(before)
