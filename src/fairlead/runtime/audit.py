@@ -176,8 +176,7 @@ class Auditor:
         while True:
             last = time.perf_counter() - begun >= self._grace
             if last:
-                mark = Repaired(since, (), recount=False)  # once it is learned, so is all that came before
-                await self._learning.put([mark])
+                await self._learning.put(Repaired(since, (), recount=False))
             moment = take(self._state)
             look = await sliced(comparing(moment, listings, since))
             if last or not look.found:
@@ -197,7 +196,8 @@ class Auditor:
 
     async def _repair(self, seen: Seen, listings: Sequence[Listing], since: int) -> list[Difference]:
         """Put it right, look again, and say of each difference whether it is gone."""
-        await self._learning.put(list(repairs(seen.look.found, since, seen.miscounted)))
+        for event in repairs(seen.look.found, since, seen.miscounted):
+            await self._learning.put(event)  # one at a time: each is as much as a batch should hold
         moment = take(self._state)
         again = await self._seen(moment, await sliced(comparing(moment, listings, since)))
         left = {_key(each) for each in again.differences}
@@ -236,31 +236,28 @@ def _key(difference: Difference) -> tuple[str, str, str]:
 
 
 class _Learning:
-    """Puts events into the inbox and knows when the engine has learned them, and so all that came before."""
+    """Puts an event into the inbox and knows when the engine has learned it, and so all that came before."""
 
     def __init__(self) -> None:
         self.inbox: Inbox | None = None
-        self._waiting: dict[int, Repaired] = {}
+        self._waiting: Repaired | None = None
         self._learned = asyncio.Event()
 
-    async def put(self, events: Sequence[Repaired]) -> None:
-        """Returns once all are learned. Raises AuditError if that takes too long."""
-        if self.inbox is None or not events:
+    async def put(self, event: Repaired) -> None:
+        """Returns once it is learned. Raises AuditError if that takes too long."""
+        if self.inbox is None:
             return
-        self._waiting = {id(event): event for event in events}
+        self._waiting = event
         self._learned.clear()
-        self.inbox.put(events)
+        self.inbox.put([event])
         try:
             async with asyncio.timeout(PATIENCE):
                 await self._learned.wait()
         except TimeoutError as error:
             raise AuditError("the engine is busy: it has learned nothing for a minute") from error
         finally:
-            self._waiting = {}
+            self._waiting = None
 
     def batch(self, events: Sequence[Event]) -> None:
-        if self._waiting:
-            for event in events:
-                self._waiting.pop(id(event), None)
-            if not self._waiting:
-                self._learned.set()
+        if self._waiting is not None and any(event is self._waiting for event in events):
+            self._learned.set()
