@@ -221,7 +221,8 @@ class Report:
             except (KeyError, ValueError, IndexError) as error:
                 found = f"cannot be read: {error!r}"
             if found:
-                wrong.append(f"  expected  {part.partition(chr(10))[0]}\n  but       {found}")
+                head, *_ = part.splitlines()
+                wrong.append(f"  expected  {head}\n  but       {found}")
         surprising = [name for name in self.started[self._seen :] if name not in told]
         if surprising and not any(part.startswith("order ") for part in step.expected):
             wrong.append(f"  started without being told of: {' '.join(surprising)}")
