@@ -135,8 +135,9 @@ def test_I1_a_bare_pod_that_was_refused_is_told_and_its_room_is_free(
 ) -> None:
     agent.occupy("left", "6")
     kubectl.create(pod("bare", cpu="4", spec=on("left")))
-    scheduler.wait_state(kubectl.namespace, "bare", "failed")
-    assert kubectl.wait_event("Pod", "bare", "Failed")["type"] == "Warning"
+    row = scheduler.wait_state(kubectl.namespace, "bare", "failed")
+    assert row["text"] == "refused by the kubelet: bare on left"
+    assert row["text"] in kubectl.wait_event("Pod", "bare", "Failed")["note"]
     until(lambda: used_cpu(scheduler) == 0, "its room to be free")
     agent.vacate("left")
     kubectl.create(pod("next", cpu="8", spec=on("left")))
@@ -148,11 +149,13 @@ def test_I1_B12_a_bare_gang_that_lost_one_to_its_node_goes_on_and_says_so(
 ) -> None:
     agent.occupy("right", "4")
     labels = {"fairlead.dev/group": "team", "fairlead.dev/group-size": "2"}
-    kubectl.create(*(pod(f"m{i}", cpu="8", run="3s", labels=labels) for i in range(2)))
+    kubectl.create(*(pod(f"m{i}", cpu="8", run="15s", labels=labels) for i in range(2)))
     until(lambda: agent.refused[-1:] in (["m0"], ["m1"]), "one to be refused")
+    said = "refused by the kubelet, and nobody makes it anew"
+    until(lambda: said in scheduler.groups(kubectl.namespace)["team"]["broken"], "the group to be broken")
+    assert kubectl.wait_event("Pod", "m", "Broken")["type"] == "Warning"
     until(lambda: phases(kubectl, "fairlead.dev/group=team") == ["Failed", "Succeeded"], "the other to end")
     scheduler.wait_state(kubectl.namespace, "team", "failed")
-    assert kubectl.wait_event("Pod", "m", "Failed")["type"] == "Warning"
     until(lambda: used_cpu(scheduler) == 0, "all room to be free")
 
 

@@ -167,6 +167,9 @@ def test_a_group_that_ran_not_at_all_twice_or_badly_is_found() -> None:
     assert len(not_once([*one, *two], {"ns/g": 1})) == 1
     assert len(not_once([*one, pod(3, "b", phase="Failed")], {"ns/g": 2})) == 1
     assert len(not_once([], {"ns/g": 1})) == 1
+    # A controller that made one too many is not the scheduler's fault.
+    theirs = [each._replace(controlled=True) for each in (*one, *two)]
+    assert not_once(theirs, {"ns/g": 1}) == []
     assert lost(one, {"ns/g": 1}) == [] and lost(one, {"ns/g": 2, "ns/h": 1}) == [
         "ns/g: 1 of 2",
         "ns/h: 0 of 1",

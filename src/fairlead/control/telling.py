@@ -42,7 +42,8 @@ def tell(state: State, touched: Sequence[Group]) -> list[Command]:
 
 def _tell_one(state: State, group: Group) -> list[Command]:
     now = (group.phase, group.outcome, group.reason.why, group.id == state.head(group))
-    if now == group.told or (not group.told and group.phase is Phase.ENDED and not group.rejected):
+    quiet = group.phase is Phase.ENDED and not (group.rejected or _failed_unseen(group))
+    if now == group.told or (not group.told and quiet):
         return []
     at_once = group.reason.why in _AT_ONCE or group.failing
     due = group.since + (0 if at_once else state.settings.lasting)
@@ -53,6 +54,11 @@ def _tell_one(state: State, group: Group) -> list[Command]:
         return []
     group.told = now
     return [*_announce(state, group), *_conditions(state, group)]
+
+
+def _failed_unseen(group: Group) -> bool:
+    """Whether it failed for a reason that no container's end tells."""
+    return group.outcome is Outcome.FAILED and bool(group.reason.text)
 
 
 def _announce(state: State, group: Group) -> list[Command]:

@@ -11,7 +11,7 @@ from fairlead.core.grouping import annotations, demand, fails_whole, layout, wal
 from fairlead.core.lifecycle import may_move
 from fairlead.core.line import offer, request, withdraw
 from fairlead.core.live import Group
-from fairlead.core.losses import notice, places, refused
+from fairlead.core.losses import named, notice, places, refused
 from fairlead.core.running import expected_end
 from fairlead.core.snapshot import Request
 from fairlead.core.state import State
@@ -125,6 +125,8 @@ def _end(state: State, group: Group, owners: list[Owner]) -> None:
         outcome, text = Outcome.FAILED, ""
         if any(state.pods[uid].overdue for uid in group.pods):
             outcome, text = Outcome.TIMEOUT, "activeDeadlineSeconds of its pods were over"
+        elif lost := refused(state, group):
+            text = f"refused by the kubelet: {named(lost)}"
     else:
         outcome, text = Outcome.COMPLETED if ended or group.completed else Outcome.CANCELLED, ""
     move(state, group, Phase.ENDED, Reason(Why(outcome.value.capitalize()), text), outcome)
@@ -318,8 +320,7 @@ def _look_after(state: State, group: Group, found: Members, done: int) -> None:
         _whole(group)
         move(state, group, Phase.RUNNING, Reason(Why.RUNNING))
     elif lost and found.bound and not (group.broken or whole or group.fail_all):
-        names = ", ".join(f"{pod.name} on {pod.node}" for pod in lost)
-        group.broken = f"refused by the kubelet, and nobody makes it anew: {names}"
+        group.broken = f"refused by the kubelet, and nobody makes it anew: {named(lost)}"
         move(state, group, Phase.RUNNING, Reason(Why.BROKEN, group.broken))
     if group.attempts and not (found.intended or found.waiting):
         group.attempts = group.backoff_until = 0

@@ -38,6 +38,11 @@ def refused(state: State, group: Group) -> list[Pod]:
     return [pod for pod in bare if not (pod.started or pod.deleting or pod.overdue)]
 
 
+def named(pods: Sequence[Pod]) -> str:
+    """Pods and where they were, for people."""
+    return ", ".join(f"{pod.name} on {pod.node}" for pod in pods)
+
+
 def miss(state: State, pod: Pod) -> None:
     """The pod is gone: keep its name, should it turn out that its group lost it."""
     group = state.groups.get(state.group_of.get(pod.uid, ""))
