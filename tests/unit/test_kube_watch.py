@@ -373,7 +373,7 @@ async def test_a_watch_that_ends_at_once_is_not_opened_without_a_pause(api: Fake
     assert len(watches(api)) <= stats["watch_errors"] + 1
 
 
-async def test_I19_a_watch_waits_as_long_as_the_server_asks(
+async def test_F24_a_watch_waits_as_long_as_the_server_asks(
     api: FakeApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pauses: list[float] = []

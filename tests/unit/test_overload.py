@@ -94,7 +94,7 @@ async def all_run(engine: Engine, groups: int) -> None:
             await asyncio.sleep(0.02)
 
 
-async def test_I19_a_storm_of_429s_ends_with_every_group_bound_once(api: FakeApi) -> None:
+async def test_F24_a_storm_of_429s_ends_with_every_group_bound_once(api: FakeApi) -> None:
     gangs(api, 20, 4)
     refused = Counter[str]()
     bind = api.bind
@@ -114,7 +114,7 @@ async def test_I19_a_storm_of_429s_ends_with_every_group_bound_once(api: FakeApi
     assert sum(refused.values()) == 80 + 80 + 40
 
 
-async def test_I19_overload_that_outlasts_a_request_costs_no_group_its_start(api: FakeApi) -> None:
+async def test_F24_overload_that_outlasts_a_request_costs_no_group_its_start(api: FakeApi) -> None:
     """Refused for lack of time is certainly not done: nothing is in doubt, revoked or placed anew."""
     gangs(api, 5, 3)
     api.fault("POST", "/binding", *[answers(429, **{"Retry-After": "1"})] * 60)
