@@ -410,3 +410,12 @@ def test_a_repair_has_a_form_for_the_ledger():
     items = (*listings(found.world)[0].items, ev.NodeGone("uid-n0", 7))
     event = ev.Repaired(5, items, recount=True)
     assert msgspec.json.decode(msgspec.json.encode(event), type=Event) == event
+
+
+async def test_words_say_in_what_an_older_object_differs():
+    found = yard()
+    silently(found.world, lambda: LOST["pod-older"](found.world))
+    silently(found.world, lambda: LOST["owner-older"](found.world))
+    texts = {each.kind: each.text for each in (await found.audit()).differences}
+    assert texts["pod-older"].endswith(" with other labels")
+    assert texts["owner-older"].endswith(" with other suspended")

@@ -40,8 +40,22 @@ def _told(found: Found) -> tuple[str, str, str]:
     else:
         aspect = None
     if aspect is None:
-        return f"{family}-{found.what}", f"version {here.version}", f"version {there.version}"
+        return (
+            f"{family}-{found.what}",
+            f"version {here.version}",
+            f"version {there.version}{_of(here, there)}",
+        )
     return f"{family}-{aspect[0]}", *aspect[1:]
+
+
+def _of(here: Known, there: Known) -> str:
+    """Which fields are not the same, after what the cluster has."""
+    mine = here.thing if isinstance(here, Stored) else here
+    its = there.thing if isinstance(there, Stored) else there
+    fields = [
+        f for f in its.__struct_fields__ if f != "version" and getattr(mine, f, None) != getattr(its, f)
+    ]
+    return f" with other {', '.join(fields)}" if fields else ""
 
 
 def _family(found: Found) -> str:
