@@ -7,6 +7,7 @@ import pytest
 from fairlead.kube.actuate import Actuator
 from fairlead.kube.client import ApiClient
 from fairlead.model.command import End, ObjectRef
+from fairlead.model.group import Why
 from kube_fake import FakeApi, ListInbox, answers, pod
 
 JOB = ObjectRef("Job", "default", "j", "uid-j", 7)
@@ -57,7 +58,16 @@ async def test_B18_a_job_is_failed_by_a_deadline_that_is_over(api: FakeApi, actu
     (body,) = api.sent("PATCH", "/jobs/j")
     assert body["spec"] == {"activeDeadlineSeconds": 1}
     assert body["metadata"]["uid"] == "uid-j"
+    assert body["metadata"]["annotations"] == {"fairlead.dev/ended": f"Timeout: {TEXT}"}
     assert not api.sent("DELETE")
+
+
+async def test_L12_a_job_that_fails_with_its_member_says_so(api: FakeApi, actuator: Actuator):
+    api.fault("PATCH", "/jobs/j", answers(200))
+    actuator.perform([End("g", "member p failed", fail=(JOB,), why=Why.FAILED)])
+    await counted(actuator, "end_done")
+    (body,) = api.sent("PATCH", "/jobs/j")
+    assert body["metadata"]["annotations"] == {"fairlead.dev/ended": "Failed: member p failed"}
 
 
 async def test_F10_a_job_is_deleted_in_the_foreground_if_it_is_of_that_version(
