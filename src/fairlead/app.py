@@ -269,7 +269,7 @@ async def serve(options: Options, settings: Settings, data: Path) -> None:
         await asyncio.to_thread(life.store.check)
         await life.kube.check_access(rights)
         await server.start()
-        _tell_address(data, server.url, leads=elector is None)
+        tell_address(data, server.url, leads=elector is None)
         if door is not None:
             await door.start()
             _log.info("gRPC server started", address=door.address)
@@ -279,8 +279,8 @@ async def serve(options: Options, settings: Settings, data: Path) -> None:
         started = {"scheduler": settings.scheduler, "api": server.url, "data": str(data), "queues": queues}
         _log.info("scheduler started", **started)
         _spare_the_collector()
-        on_lead = partial(_tell_address, data, server.url, leads=True)
-        for record in _recordings(options.record):
+        on_lead = partial(tell_address, data, server.url, leads=True)
+        for record in recordings(options.record):
             lost = await life.run(record, on_lead)
             if life.stopped or not lost:
                 break
@@ -298,7 +298,7 @@ async def serve(options: Options, settings: Settings, data: Path) -> None:
         address.remove(data)
 
 
-def _tell_address(data: Path, url: str, leads: bool) -> None:
+def tell_address(data: Path, url: str, leads: bool) -> None:
     """Where the command line asks. Of replicas on one machine that is the one that leads."""
     known = address.read(data)
     if leads or known is None or not address.alive(known.pid):
@@ -309,7 +309,7 @@ def _tell_address(data: Path, url: str, leads: bool) -> None:
             _log.error("the command line will not find this scheduler", **why)
 
 
-def _recordings(first: Path | None) -> Iterator[Path | None]:
+def recordings(first: Path | None) -> Iterator[Path | None]:
     """A file for each life of the engine: FILE, FILE.2, FILE.3 …"""
     yield first
     for number in count(2):
