@@ -39,6 +39,7 @@ class Cluster(World):
         self.batches.append(batch)
         commands = self.engine.learn(batch)
         self.now += by
+        self._store_busy += by
         self._heap = [(at + by, count, action) for at, count, action in self._heap]
         self.perform(commands)
 
