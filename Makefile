@@ -4,10 +4,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-# Settings of `make demo` and `make bench`.
+# Settings of `make demo`, `make bench` and `make fuzz`.
 NODES ?= 8
 KEEP ?=
 BENCH ?=
+SEEDS ?= 1000
+FROM ?= 0
 
 # The first of these that is at least 3.11 makes the virtual environment; name another with PYTHON=...
 PYTHON ?= $(firstword $(foreach p,python3 python3.13 python3.12 python3.11 python3.14,\
@@ -21,7 +23,7 @@ CACHE := $(or $(FAIRLEAD_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/fairlead)
 # One thing after the other: lint stops a broken tree before the long tests, and pytest speaks last.
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help install test lint types imports unit controlplane demo bench lock proto requirements format clean
+.PHONY: help install test lint types imports unit fuzz controlplane demo bench lock proto requirements format clean
 .PHONY: check-python check-go
 
 help: ## Show this list
@@ -62,6 +64,9 @@ imports: install ## Import rules of pyproject.toml
 unit: install ## Fast tests only: no control plane, nothing slow
 	@echo '== Tests: fast ones'
 	@$(BIN)/pytest -m 'not e2e and not slow'
+
+fuzz: install ## Random worlds in which things go wrong (SEEDS=1000 of them, FROM=0 on)
+	@$(BIN)/fairlead simulate --faults $(FROM) --seeds $(SEEDS)
 
 # Its first build takes minutes, longer than any one test may: so it is done before them, with its progress shown.
 controlplane: check-go install ## Build the local control plane if need be and see it start

@@ -13,6 +13,7 @@ from fairlead.core.live import Group, Intent
 from fairlead.core.state import IDLE, State
 from fairlead.model.group import GroupRecord, Phase, Why
 from fairlead.model.plan import Grant
+from fairlead.model.pod import Pod
 
 _STARTED = (Phase.STARTING, Phase.RUNNING)
 
@@ -100,7 +101,7 @@ def _line(state: State) -> list[str]:
     wanted = sum(count for _, (count,) in state.wanted.values())
     if wanted != sum(len(request.tasks) for _, _, request in state.line):
         wrong.append("the counted wishes are not those of the line")
-    for name, ids in (("fresh", state.fresh), ("due", state.due_now), ("confined", state.confined)):
+    for name, ids in (("fresh", state.fresh), ("confined", state.confined)):
         wrong += [f"{gid} is noted as {name} but does not wait" for gid in ids if gid not in state.waiting]
     return wrong
 
@@ -212,7 +213,7 @@ def _halves(state: State) -> list[str]:
     wrong: list[str] = []
     for gid, group in state.groups.items():
         if group.phase in (Phase.HELD, Phase.QUEUED) or group.rejected:
-            there = [uid for uid in group.pods if state.pods[uid].node and not state.pods[uid].ended]
+            there = [pod.uid for pod in _pods(state, group) if pod.node and not pod.ended]
             if there:
                 wrong.append(f"{gid} is {group.phase} but has {', '.join(there)} on nodes")
         elif group.phase is Phase.STARTING and not _under_way(state, group):
@@ -230,12 +231,17 @@ def _idle(state: State, group: Group) -> list[str]:
     """Members that nobody binds, asks a place for, or will ask one for after a pause."""
     if group.id in state.waiting or group.backoff_until > state.now:
         return []
-    found = [state.pods[uid] for uid in group.pods if uid not in state.intents]
     return [
         pod.uid
-        for pod in found
+        for pod in _pods(state, group)
         if not (pod.node or pod.ended or pod.deleting or pod.gated or pod.shape.unsupported)
+        if pod.uid not in state.intents
     ]
+
+
+def _pods(state: State, group: Group) -> list[Pod]:
+    """Those that are known: that they all are is another invariant."""
+    return [pod for uid in group.pods if (pod := state.pods.get(uid)) is not None]
 
 
 _WHOLE: tuple[Callable[[State], list[str]], ...] = (_promises, _phases, _members, _halves)

@@ -155,13 +155,13 @@ class Chaos(Busy):
         for grant in command.grants:
             self._granted[grant.id] = grant
             group = state.groups.get(grant.group)
-            if group is None or self.settings.queues[0].policy != "fcfs":
-                continue
+            if group is None or grant.growth or self.settings.queues[0].policy != "fcfs":
+                continue  # who comes in a lost member's place is ahead of all
             order = (-group.priority, 0, group.seq, group.id)
             for requests in state.waiting.values():
                 other = state.groups[requests[0].group]
                 new = other.asked_at == state.version  # it came in this very batch
-                excused = new or other.phase is Phase.RUNNING or other.reason.why in _ASIDE
+                excused = new or other.phase is not Phase.QUEUED or other.reason.why in _ASIDE
                 if requests[0].order < order and not excused:
                     wrong.append(f"{group.id} overtakes {other.id}, which waits: {other.reason.text}")
         return wrong
@@ -169,9 +169,8 @@ class Chaos(Busy):
     def _wrong_eviction(self, evict: cmd.Evict) -> list[str]:
         state = self.engine.state
         group = state.groups.get(state.group_of.get(evict.pod.uid, ""))
-        if (
-            evict.pod.uid in self.pods and self.pods[evict.pod.uid].node in self.shared
-        ):  # it gives way to others
+        pod = self.pods.get(evict.pod.uid)
+        if pod is None or pod.node in self.shared:  # gone, or it gives way to others
             return []
         if group is None or group.phase is not Phase.STARTING:
             return [f"pod {evict.pod.uid} is evicted from a group that is not starting"]
@@ -194,10 +193,18 @@ class Chaos(Busy):
         before = self.pods.get(bind.pod)
         error = super()._bind_here(bind)
         if error is None and before is not None and not before.node:
-            wrong = self._started_twice(bind) + self._overcommitted(bind.node)
+            wrong = self._given_up(bind) + self._started_twice(bind) + self._overcommitted(bind.node)
             if wrong:
                 raise BrokenError(wrong)
         return error
+
+    def _given_up(self, bind: cmd.Bind) -> list[str]:
+        """A place is not given up while a request may still take it."""
+        state = self.engine.state
+        intent = state.intents.get(bind.pod)
+        if not (self.alive and state.synced) or (intent is not None and intent.grant == bind.grant):
+            return []
+        return [f"pod {bind.pod} is bound to {bind.node} by {bind.grant}, which was given up"]
 
     def _started_twice(self, bind: cmd.Bind) -> list[str]:
         """A start is granted once: no living member was bound by another start of the same group."""
