@@ -210,8 +210,8 @@ def test_L3_killed_and_started_again_in_the_middle(
             for each in victims:
                 small_cluster.kill(each)
             time.sleep(draw.uniform(0.0, 1.0))
-            for each in sorted(victims):
-                small_cluster.start(each)
+            for each in small_cluster.components:  # also those that ended because of it, as a kubelet would
+                small_cluster.launch(each)
             small_cluster.wait_healthy("kube-apiserver", 60)
 
     run_through(kubectl, data, small_cluster.kubeconfig, trouble, 11)
@@ -290,11 +290,15 @@ def small_disk() -> Iterator[Path]:
 
 
 def fill(disk: Path, leave: int = 0) -> Path:
-    """Take all the room but so many bytes."""
+    """Take all the room, or all but so many bytes."""
     ballast = disk / "ballast"
-    room = shutil.disk_usage(disk).free
-    with ballast.open("wb") as file:
-        os.posix_fallocate(file.fileno(), 0, room - leave)
+    with ballast.open("ab", buffering=0) as file:
+        for piece in (1 << 16, 1 << 10):
+            while shutil.disk_usage(disk).free > leave:
+                try:
+                    file.write(bytes(piece))
+                except OSError:
+                    break
     return ballast
 
 
