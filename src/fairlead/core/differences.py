@@ -3,9 +3,11 @@
 Called by `runtime.audit`. Pure. The kinds are those of docs/audit.md and label a metric, so there are few.
 """
 
+from collections.abc import Sequence
+
 from fairlead.core.audit import Found, Pictures
 from fairlead.core.moment import Known, Stored
-from fairlead.core.rebuild import Row
+from fairlead.core.rebuild import STEP, Row, Steps
 from fairlead.core.surroundings import name_of as thing_name
 from fairlead.model import quantity
 from fairlead.model.audit import Difference
@@ -15,6 +17,16 @@ from fairlead.model.pod import Amounts, Pod
 
 COLUMNS = "columns"
 INVARIANT = "invariant"
+
+
+def naming(found: Sequence[Found]) -> Steps[list[Difference]]:
+    """All of them in words: many, where a watch was broken for long."""
+    told: list[Difference] = []
+    for count, each in enumerate(found):
+        told.append(named(each))
+        if not count % STEP:
+            yield
+    return told
 
 
 def named(found: Found) -> Difference:

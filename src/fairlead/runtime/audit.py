@@ -15,7 +15,7 @@ import structlog
 from msgspec import structs
 
 from fairlead.core.audit import Look, Pictures, comparing, drawing, miscounted, repairs
-from fairlead.core.differences import named, of_columns, of_invariant
+from fairlead.core.differences import naming, of_columns, of_invariant
 from fairlead.core.invariants import check
 from fairlead.core.moment import Moment, take
 from fairlead.core.rebuild import Steps
@@ -187,7 +187,8 @@ class Auditor:
         """Everything that differs, in words."""
         pictures = await sliced(drawing(moment, look))
         wrong = miscounted(pictures)
-        differences = [*map(named, look.found), *(of_columns(pictures, name) for name in wrong)]
+        differences = await sliced(naming(look.found))
+        differences += [of_columns(pictures, name) for name in wrong]
         broken = [] if differences else self._invariants()
         return Seen(moment, look, pictures, differences + broken, bool(wrong or broken))
 
