@@ -11,12 +11,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from chaos import SEED
 
 from fairlead.localcluster import Cluster, NodeShape, UpOptions, bring_down, bring_up
 from live import Kubectl, data_folder
 
 MakeCluster = Callable[..., Cluster]
 _numbers = count(1)
+
+
+def pytest_report_header() -> str:
+    """What the chaos tests draw in this run; the same again with this in the environment."""
+    return f"FAIRLEAD_CHAOS_SEED={SEED}"
 
 
 def unique_name() -> str:

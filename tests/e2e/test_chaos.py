@@ -20,7 +20,7 @@ from fairlead.localcluster import Cluster, NodeShape, UpOptions, bring_down, bri
 from live import Kubectl, Scheduler, job, until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
-ROUNDS = rounds(6)
+ROUNDS = rounds(5)
 GROUPS_PER_ROUND = 35
 HALF_STARTED = 30.0
 """Seconds within which a group that was half started has to be whole (design.md, 5)."""
