@@ -38,12 +38,13 @@ Object = dict[str, Any]
 
 
 class Lossy:
-    """The Kubernetes port, but that events for which `loses` is true never arrive."""
+    """The Kubernetes port; events for which `loses` is true never arrive, the others `delay` seconds late."""
 
     def __init__(self, port: KubePort) -> None:
         self.port, self.handles = port, port.handles
         self.loses: Callable[[Event], bool] = lambda _: False
         self.lost: list[Event] = []
+        self.delay = 0.0
         self._inbox: Inbox | None = None
 
     async def run(self, inbox: Inbox) -> None:
@@ -53,7 +54,11 @@ class Lossy:
     def put(self, events: Sequence[Event]) -> None:
         assert self._inbox is not None
         self.lost += (lost := [event for event in events if self.loses(event)])
-        self._inbox.put([event for event in events if event not in lost])
+        kept = [event for event in events if event not in lost]
+        if self.delay:
+            asyncio.get_running_loop().call_later(self.delay, self._inbox.put, kept)
+        else:
+            self._inbox.put(kept)
 
     def perform(self, commands: Sequence[Command]) -> None:
         self.port.perform(commands)
