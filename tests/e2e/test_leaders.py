@@ -272,6 +272,33 @@ def test_RA3_stopped_in_good_order_the_other_one_leads_at_once(kubectl: Kubectl,
     assert standby.wait_state(kubectl.namespace, "runs", "running")["seen"] == 2
 
 
+def test_RA3_a_leader_that_cannot_renew_steps_down_and_one_leads_when_the_api_server_is_back(
+    small_cluster: Cluster, kubectl: Kubectl, replicas: Replicas
+) -> None:
+    leader, standby = replicas.pair()
+    kubectl.create(job("before", pods=4, cpu="8", run="10m"))
+    leader.wait_state(kubectl.namespace, "before", "running")
+    small_cluster.kill("kube-apiserver")
+    until(lambda: "steps down" in leader.log, "the leader to give up")
+    assert "not renewed" in leader.log and gauge(leader) == 0.0
+    small_cluster.start("kube-apiserver")
+    small_cluster.wait_healthy("kube-apiserver", 60)
+    both = (leader, standby)
+    until(lambda: sum(each.get("/readyz")[0] == 200 for each in both) == 1, "one of them to lead")
+    now = next(each for each in both if each.get("/readyz")[0] == 200)
+    kubectl("delete", "job", "before")
+    kubectl.create(job("after", pods=4, cpu="8", run="100ms"))
+    now.wait_state(kubectl.namespace, "after", "completed")
+    assert all(each.running and "Traceback" not in each.log for each in both)
+
+
+def test_RA3_a_standby_ends_in_good_order(replicas: Replicas) -> None:
+    leader, standby = replicas.pair()
+    standby.stop()
+    assert standby.process is not None and standby.process.returncode == 0
+    assert leader.ready() and gauge(leader) == 1.0
+
+
 def test_RA3_replicas_need_a_database_of_their_own() -> None:
     said = refused("--leader-elect")
     assert "--leader-elect" in said and "--database-url" in said
