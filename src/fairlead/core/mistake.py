@@ -4,11 +4,10 @@ Called by `core.poison` and `core.cycle`, which set aside what brought it to lig
 """
 
 import traceback
-from pathlib import PurePath
 
 
 def mistake(error: Exception) -> str:
     """One line, such as `KeyError: 'n0' in match.py:117`."""
     frames = traceback.extract_tb(error.__traceback__)
-    place = f" in {PurePath(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
+    place = f" in {frames[-1].filename.rpartition("/")[2]}:{frames[-1].lineno}" if frames else ""
     return f"{type(error).__name__}: {error}{place}"
