@@ -190,8 +190,8 @@ def compare(cluster: Cluster, iterations: int, hold: float, patience: float = CL
 
 
 def rows(results: dict[str, Result]) -> list[dict[str, str]]:
-    """One line per scheduler; the ratio is of completed gangs to those that the stock scheduler completes."""
-    least = max(len(results["kube-scheduler"].ended), 1)
+    """One line per scheduler; the ratio is of what completed to what the stock scheduler completed."""
+    stock = len(results["kube-scheduler"].ended)
     found: list[dict[str, str]] = []
     for name, result in results.items():
         means = {f"mean s of {size}": result.mean(size) for size in SIZES}
@@ -200,9 +200,9 @@ def rows(results: dict[str, Result]) -> list[dict[str, str]]:
                 "scheduler": name,
                 "completed": f"{len(result.ended)} of {len(result.gangs)}",
                 "pods without a node": str(result.pending),
-                "makespan s": f"{result.makespan:.1f}",
+                "makespan s": f"{result.makespan:.1f}" if result.ended else "–",
                 **{key: "–" if mean is None else f"{mean:.1f}" for key, mean in means.items()},
-                "ratio completed": f"{len(result.ended) / least:.1f}",
+                "ratio": f"{len(result.ended) / stock:.1f}" if stock else f"{len(result.ended)} to none",
             }
         )
     return found
@@ -221,10 +221,11 @@ def main() -> None:
     finally:
         bring_down(name)
     ours = results["fairlead"]
+    least = sum(gang.size for gang in ours.gangs) * options.hold / NODES
     notes = (
-        "Times are from the submission of all gangs to the end of each, of those that completed; a scheduler "
-        f"that is called clogged did nothing more for {CLOGGED:.0f} s. Fairlead, all gangs: "
-        f"{'held' if len(ours.ended) == len(ours.gangs) else 'MISSED'}."
+        "Times are from the submission of all gangs to the end of each, of those that completed; nothing could "
+        f"be done in less than {least:.0f} s. Who did nothing more for {CLOGGED:.0f} s is called clogged. "
+        f"Fairlead, all gangs: {'held' if len(ours.ended) == len(ours.gangs) else 'MISSED'}."
     )
     command = f"python -m bench.gangs --iterations {options.iterations} --hold {options.hold:g}"
     report("gangs", command, rows(results), notes)
