@@ -9,5 +9,6 @@ import traceback
 def mistake(error: Exception) -> str:
     """One line, such as `KeyError: 'n0' in match.py:117`."""
     frames = traceback.extract_tb(error.__traceback__)
-    place = f" in {frames[-1].filename.rpartition("/")[2]}:{frames[-1].lineno}" if frames else ""
+    file = frames[-1].filename.rpartition("/")[2] if frames else ""
+    place = f" in {file}:{frames[-1].lineno}" if frames else ""
     return f"{type(error).__name__}: {error}{place}"
