@@ -224,7 +224,7 @@ def main() -> None:
     least = sum(gang.size for gang in ours.gangs) * options.hold / NODES
     notes = (
         "Times are from the submission of all gangs to the end of each, of those that completed; nothing "
-        f"could be done in less than {least:.0f} s. Who did nothing more for {CLOGGED:.0f} s is called clogged. "
+        f"could be done in less than {least:.0f} s. Who did nothing more for {CLOGGED:.0f} s is clogged. "
         f"Fairlead, all gangs: {'held' if len(ours.ended) == len(ours.gangs) else 'MISSED'}."
     )
     command = f"python -m bench.gangs --iterations {options.iterations} --hold {options.hold:g}"
