@@ -181,6 +181,8 @@ class Chaos(Busy):
     def _wrong_end(self, end: cmd.End) -> list[str]:
         group = self.engine.state.groups.get(end.group)
         now = self.engine.state.now
+        if group is not None and group.failing and group.fail_all:  # a member is lost
+            return []
         if group is None or not group.limit or not group.started_at:
             return [f"{end.group} is ended without a walltime of its own"]
         if now < group.started_at + group.limit:

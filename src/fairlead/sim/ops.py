@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from msgspec import structs
 
-from fairlead.core.grouping import DURATION, EXCLUSIVE, REQUIRED_TOPOLOGY
+from fairlead.core.grouping import DURATION, EXCLUSIVE, ON_FAILURE, REQUIRED_TOPOLOGY
 from fairlead.model.node import Node
 from fairlead.model.owner import Owner
 from fairlead.model.pod import Amounts, OwnerRef, Pod, PodPhase, Shape
@@ -167,7 +167,8 @@ class Busy(World):
     # -- groups --------------------------------------------------------------------------------------
 
     def _op_submit(self, op: Op) -> str:
-        return self._submit(op, {5: {EXCLUSIVE: "true"}, 8: {REQUIRED_TOPOLOGY: "rack"}}.get(op.c, {}))
+        notes = {5: {EXCLUSIVE: "true"}, 8: {REQUIRED_TOPOLOGY: "rack"}, 10: {ON_FAILURE: "fail-all"}}
+        return self._submit(op, notes.get(op.c, {}))
 
     def _op_timed(self, op: Op) -> str:
         """The same with a walltime, which may be too short."""
