@@ -198,7 +198,7 @@ def queue(scheduler: Scheduler) -> Object:
     return json.loads(run.stdout)
 
 
-def differences(before: Object, after: Object, written: int = 1000) -> list[str]:
+def differences(before: Object, after: Object, written: int = 3000) -> list[str]:
     """First sights and places in the queue that are not the same in two looks with a restart between them.
 
     `written`: milliseconds; of groups younger than that the store may not have known at the first look.

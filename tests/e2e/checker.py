@@ -264,8 +264,27 @@ def moved(history: History) -> list[str]:
     return found
 
 
-def killed(history: History, scheduler: str = "fairlead") -> list[str]:
-    """Pods of this scheduler that were told to go, or went, while they ran."""
+def surplus(history: History, sizes: Mapping[str, int]) -> set[str]:
+    """Pods that their own controller took away again, because it had made more than the group has members.
+
+    A Job's may, when it was cut off from the API server after asking for a pod.
+    """
+    there: dict[str, dict[str, None]] = defaultdict(dict)
+    found: set[str] = set()
+    for now in sorted(pods(history), key=lambda m: m.version):
+        members = there[now.group]
+        if (now.deleting or now.gone) and now.uid in members:
+            if now.controlled and not now.disrupted and len(members) > sizes.get(now.group, len(members)):
+                found.add(now.uid)
+            members.pop(now.uid)
+        elif not now.deleting and now.phase != "Failed":
+            members[now.uid] = None
+    return found
+
+
+def killed(history: History, sizes: Mapping[str, int], scheduler: str = "fairlead") -> list[str]:
+    """Pods of this scheduler that were told to go, or went, while they ran, and not as surplus."""
+    extra = surplus(history, sizes)
     phases: dict[str, str] = {}
     found: dict[str, str] = {}
     for now in sorted(pods(history, scheduler), key=lambda m: m.version):
@@ -273,20 +292,22 @@ def killed(history: History, scheduler: str = "fairlead") -> list[str]:
             found.setdefault(now.uid, f"{now.namespace}/{now.name} was deleted while it ran")
         if not now.deleting:
             phases[now.uid] = now.phase
-    return list(found.values())
+    return [text for uid, text in found.items() if uid not in extra]
 
 
 def not_once(history: History, sizes: Mapping[str, int]) -> list[str]:
     """Groups (namespace/name -> members) of which not exactly so many pods ran, each to a good end.
 
-    Where the group's controller itself made more pods than that, as a Job's may when it was cut off from the
-    API server, as many of them may run.
+    Of a group whose controller made more pods than that, as many as it made and did not take away may run.
     """
+    extra = surplus(history, sizes)
     made: dict[str, dict[str, None]] = defaultdict(dict)
     ran: dict[str, dict[str, None]] = defaultdict(dict)
     good: dict[str, dict[str, None]] = defaultdict(dict)
     bad: dict[str, dict[str, None]] = defaultdict(dict)
     for now in pods(history):
+        if now.uid in extra:
+            continue
         if now.controlled:
             made[now.group][now.uid] = None
         if now.node and now.phase in ("Running", "Succeeded", "Failed"):

@@ -103,7 +103,7 @@ def test_L1_D4_own_nodes_are_never_overcommitted_and_nothing_is_lost(plane: Clus
     print(f"{summary}, {recorder.gaps} gaps, {recorder.unseen} not seen into")
     assert overcommitted(history) == [], summary
     assert moved(history) == [], summary
-    assert killed(history) == [], summary
+    assert killed(history, sizes) == [], summary
     assert not_once(history, sizes) == [], summary
     assert half_started(history, sizes, up, HALF_STARTED) == [], summary
     assert told == [], summary

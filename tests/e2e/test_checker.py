@@ -151,12 +151,30 @@ def test_a_pod_bound_twice_is_found() -> None:
 
 
 def test_a_running_pod_that_is_deleted_is_found() -> None:
+    one = {"ns/g": 1}
     running = pod(1, "a", phase="Running")
-    assert killed([running, pod(2, "a", phase="Running", deleting=True)]) != []
-    assert killed([running, pod(2, "a", phase="Running", gone=True)]) != []
-    assert killed([running, pod(2, "a", phase="Failed", deleting=True)]) != []
-    assert killed([running, pod(2, "a", phase="Succeeded"), pod(3, "a", phase="Succeeded", gone=True)]) == []
-    assert killed([pod(1, "a"), pod(2, "a", gone=True)]) == []
+    assert killed([running, pod(2, "a", phase="Running", deleting=True)], one) != []
+    assert killed([running, pod(2, "a", phase="Running", gone=True)], one) != []
+    assert killed([running, pod(2, "a", phase="Failed", deleting=True)], one) != []
+    well = pod(2, "a", phase="Succeeded")
+    assert killed([running, well, well._replace(version=3, gone=True)], one) == []
+    assert killed([pod(1, "a"), pod(2, "a", gone=True)], one) == []
+
+
+def test_one_too_many_that_its_controller_takes_away_is_nobodys_fault() -> None:
+    sizes = {"ns/g": 1}
+
+    def run(name: str, version: int, *phases: str) -> list[Moment]:
+        return [pod(version + i, name, phase=phase, controlled=True) for i, phase in enumerate(phases)]
+
+    taken = pod(20, "b", phase="Running", controlled=True, deleting=True)
+    two = [*run("a", 1, "Running", "Succeeded"), *run("b", 10, "Pending", "Running"), taken]
+    assert killed(two, sizes) == [] and not_once(two, sizes) == []
+    # Not if there was only one at that time, nor if it bears the mark of an eviction.
+    later = [*run("b", 10, "Pending", "Running"), taken, *run("a", 30, "Running", "Succeeded")]
+    assert len(killed(later, sizes)) == 1 and len(not_once(later, sizes)) == 1
+    marked = [*two[:-1], taken._replace(disrupted=True)]
+    assert len(killed(marked, sizes)) == 1 and len(not_once(marked, sizes)) == 1
 
 
 def test_a_group_that_ran_not_at_all_twice_or_badly_is_found() -> None:
