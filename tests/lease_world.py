@@ -1,6 +1,6 @@
 """A world in which electors compete for a Lease: a time of its own, and everything that goes wrong.
 
-Electors run as its coroutines: each has a clock that is wrong and runs a little too fast or too slow, requests
+Electors run as its coroutines: each has a clock that is wrong and runs too fast or too slow, requests
 take as long as the world likes, processes are stopped and go on. Used by tests/unit/test_lease.py.
 """
 
