@@ -123,5 +123,3 @@ class GroupRecord(Struct, frozen=True, gc=False, omit_defaults=True):
     promised_last: int = 0
     planned_at: int = 0
     recorded_at: int = 0
-    planned_at: int = 0
-    recorded_at: int = 0

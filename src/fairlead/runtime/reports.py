@@ -27,7 +27,6 @@ from fairlead.runtime.metrics import Metrics
 
 HEARTBEAT = 30.0
 _STAGES = ("complete", "planned", "recorded", "bound", "started")
-_STAGES = ("complete", "planned", "recorded", "bound", "started")
 _log = structlog.get_logger("scheduler")
 
 
@@ -39,10 +38,6 @@ class Reports:
         self._said: dict[str, str] = {}
         """Group -> the waiting reason last logged, so that a reason is a line once."""
         self._cycle = 0.0
-        self._since = 0
-        """When this process first learned anything: what was bound before, an earlier one has measured."""
-        self._measured: dict[str, int] = {}
-        """Group -> when the start was bound whose stages have been measured."""
         self._poisonings = self._races = 0
         self._since = 0
         """When this process first learned anything: what was bound before, an earlier one has measured."""
@@ -56,11 +51,6 @@ class Reports:
     def batch(self, events: Sequence[Event], commands: Sequence[Command], seconds: float) -> None:
         """Called by the loop after each batch."""
         self._metrics.learned(len(events), seconds)
-        self._since = self._since or self._engine.state.now
-        for command in commands:
-            if isinstance(command, SaveGroups):
-                for record in command.groups:
-                    self._measure(record)
         self._troubles()
         self._since = self._since or self._engine.state.now
         for command in commands:
@@ -110,18 +100,6 @@ class Reports:
             self._metrics.raced(state.races - self._races)
             _log.warning("another scheduler's pods met ours", nodes=list(state.raced))
             self._races = state.races
-
-    def _measure(self, record: GroupRecord) -> None:
-        """How long each stage took, once all its members run, or at its end if they never did all at once."""
-        over = record.phase is Phase.ENDED
-        new = record.bound_at >= self._since and self._measured.get(record.id) != record.bound_at
-        if record.bound_at and new and (record.started_at or over):
-            self._measured[record.id] = record.bound_at
-            for stage in stages(record):
-                if stage.name in _STAGES:
-                    self._metrics.stage(stage.name, stage.took)
-        if over:
-            self._measured.pop(record.id, None)
 
     def _plan(self, plan: Plan, commands: Sequence[Command]) -> None:
         granted: dict[str, None] = {}
