@@ -109,7 +109,8 @@ class Evict(Struct, frozen=True, gc=False, tag="evict"):
 
 
 class End(Struct, frozen=True, gc=False, tag="end", omit_defaults=True):
-    """End a group whose walltime is over or that has failed (`why`): each object by its uid, pods with the grace they ask for.
+    """End a group whose walltime is over or that has failed (`why`): each object by its uid, pods with the
+    grace that they ask for.
 
     Jobs in `fail` are failed and kept; owners in `delete` go with all they own, if they are still of the
     version given. What is gone already, or goes, is left alone.

@@ -68,7 +68,7 @@ class Why(StrEnum):
     SET_ASIDE = "SetAside"
     """Fairlead tripped over it: it is left out until it changes, so that everybody else goes on."""
     YIELDED = "Yielded"
-    """A member was evicted, for another scheduler placed a pod where it is and both do not fit; Events only."""
+    """A member was evicted: another scheduler placed a pod there, and both do not fit. In Events only."""
     ESTIMATED = "EstimatedStart"
     """A start is promised for the first time; said in Events only."""
     MOVED = "EstimateMoved"

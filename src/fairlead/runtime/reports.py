@@ -94,7 +94,8 @@ class Reports:
         if state.poisonings > self._poisonings:
             self._metrics.set_aside(state.poisonings - self._poisonings)
             for poison in list(state.poisoned.values())[self._poisonings - state.poisonings :]:
-                _log.error("set aside; please report this", kind=poison.kind, name=poison.name, error=poison.text)
+                what = {"kind": poison.kind, "name": poison.name, "error": poison.text}
+                _log.error("set aside; please report this", **what)
             self._poisonings = state.poisonings
         if state.races > self._races:
             self._metrics.raced(state.races - self._races)
