@@ -79,7 +79,7 @@ class Amnesiac(Engine):
 
 @pytest.mark.parametrize(
     ("mutant", "seeds"),
-    [(Forgetful, 5), (Hasty, 5), (Credulous, 60), (Rash, 60), (Amnesiac, 60)],
+    [(Forgetful, 5), (Hasty, 5), (Credulous, 100), (Rash, 60), (Amnesiac, 60)],
 )
 def test_L1_an_engine_with_a_mistake_is_found_and_its_story_is_small(mutant: type[Engine], seeds: int):
     seed = fuzz.failing(range(seeds), engine=mutant)

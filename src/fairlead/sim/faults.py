@@ -104,6 +104,7 @@ DELIVERIES: dict[str, tuple[int, ...]] = {
     "late-1500": (1_500,),
     "twice": (0, 0),
     "again-in-60": (0, 60),
+    "again-in-1500": (0, 1_500),
 }
 OUTAGES: dict[str, Outage] = {
     "lost-but-done": Outage(500, True),

@@ -23,7 +23,9 @@ _REST = 300_000
 """Milliseconds without faults until a world must be at rest."""
 _POLICIES = ("fcfs", "fcfs", "easy", "hybrid", "conservative")
 _MATCHES = ("first", "pack", "spread")
-_ALWAYS = ("submit", "timed", "bring", "foreign", "nothing")
+_ALWAYS = ("submit", "timed", "bring", "foreign", "delete", "delete_all", "nothing")
+_OFTEN = ("delete", "delete_all")
+"""What is gone must stay gone: that needs pods that go while there is news of them on its way."""
 _ASKED = {"bind": 60, "answer": 60, "plan": 60, "watch": 250, "store": 80, "commit": 40, "source": 40}
 """How often a kind of question may be answered with a fault; of the others 10 times."""
 _RATES = (0.02, 0.08, 0.25)
@@ -50,7 +52,7 @@ class Told(NamedTuple):
 def draw(seed: int, steps: int = STEPS, nodes: int = NODES) -> Story:
     """The story of a seed. Each has its own taste: some things happen often in it, others never."""
     chance = random.Random(seed)
-    verbs = [verb for verb in (*VERBS, *MORE_VERBS) if verb in _ALWAYS or chance.random() < 0.6]
+    verbs = [verb for verb in (*VERBS, *MORE_VERBS, *_OFTEN) if verb in _ALWAYS or chance.random() < 0.6]
 
     def number() -> int:
         return chance.randrange(12)
@@ -62,7 +64,7 @@ def draw(seed: int, steps: int = STEPS, nodes: int = NODES) -> Story:
     ]
     decisions: list[Decision] = []
     for kind, effects in EFFECTS.items():
-        rate = chance.choice(_RATES) if chance.random() < 0.5 else 0.0
+        rate = chance.choice(_RATES) * (2 if kind == "watch" else 1) if chance.random() < 0.5 else 0.0
         times = [n for n in range(1, _ASKED.get(kind, 10) + 1) if chance.random() < rate]
         decisions += [Decision(kind, n, chance.choice(effects)) for n in times]
     policy, match = chance.choice(_POLICIES), chance.choice(_MATCHES)

@@ -21,6 +21,7 @@ PAUSES = (0, 1, 2, 3, 7, 40, 300, 1_100, 4_000, 11_000)
 RUN_TIMES = (0, 50, 3_000, 20_000)
 _WALLTIMES = ("2s", "25s", "2m", "1h")
 _GAPS = (5, 90, 1_500, 12_000)
+_JUMPS = (-3_600_000, -4_000, 2_000, 70_000, 3_600_000)
 _SKEWS = (0, 0, 0, 150, -150, 2_500, -2_500)
 
 
@@ -39,7 +40,7 @@ VERBS = (
     "delete_all", "finish", "relabel", "crash", "store", "relist", "nothing",
 )  # fmt: skip
 MORE_VERBS = (
-    "timed", "race", "steal", "suspend", "unready", "kill", "takeover", "freeze", "gap", "touch",
+    "timed", "race", "steal", "suspend", "unready", "kill", "takeover", "freeze", "gap", "touch", "clock",
 )  # fmt: skip
 
 
@@ -355,6 +356,11 @@ class Busy(World):
         pause = PAUSES[op.a % len(PAUSES)]
         self.freeze(pause)
         return f"the scheduler stands still for {pause} ms"
+
+    def _op_clock(self, op: Op) -> str:
+        by = _JUMPS[op.a % len(_JUMPS)]
+        self.jump(by)
+        return f"the scheduler's clock is set, {by} ms ahead of what it was"
 
     def _op_store(self, op: Op) -> str:
         if op.a % 2:

@@ -55,6 +55,7 @@ class World(Cluster):
         self.epoch = 0
         self.skew = 0
         """By how much the scheduler's clock is ahead of the cluster's."""
+        self._jumped = 0
         self.groups: dict[str, GroupRecord] = {}
         self.grants: dict[str, Grant] = {}
         self.reservations: tuple[Reserve, ...] = ()
@@ -80,6 +81,7 @@ class World(Cluster):
     def start(self) -> None:
         """A scheduler process starts: store, then lists, as ordinary events, in any order."""
         self.epoch += 1
+        self.skew, self._jumped = self.skew + self._jumped, 0
         self.engine = Engine(self.settings, RECONCILERS)
         self.batches = []
         self._life = self.epoch
@@ -134,6 +136,11 @@ class World(Cluster):
         self._frozen_until = self.now + duration
         self.at(duration, self.tell)
 
+    def jump(self, by: int) -> None:
+        """The scheduler's wall clock is set by so much; it is told with what it hears next."""
+        self._jumped += by
+        self.tell()
+
     def take_over(self, late: int) -> None:
         """The process is paused, another one takes the lead; the old one's requests arrive so much later."""
         self._woken[self.epoch] = self.now + late
@@ -165,6 +172,9 @@ class World(Cluster):
             self._pending = []
             if not self.alive:
                 return
+            if self._jumped:
+                batch = (*batch, ev.ClockJumped(self._jumped))
+                self.skew, self._jumped = self.skew + self._jumped, 0
             self.batches.append(batch)
             self.perform(self.engine.learn(batch))
             if self.check_always:
