@@ -2,19 +2,23 @@
 the corrected clock, what lasts goes on lasting, and nothing that runs is ended for it."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from asking_support import MINUTE, START, amounts, gang, node
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from msgspec import Struct, structs
 
 from fairlead.control.estimates import ESTIMATED_START
 from fairlead.core import views
 from fairlead.core.durations import instant, rfc3339
 from fairlead.core.engine import Engine
-from fairlead.core.live import Group
+from fairlead.core.live import Group, Intent
+from fairlead.core.redate import TIMES
+from fairlead.core.surroundings import Choice, Held
 from fairlead.model import command as cmd
 from fairlead.model import event as ev
 from fairlead.model.group import Outcome, Phase
@@ -33,12 +37,24 @@ JUMPS = pytest.mark.parametrize("jump", [HOUR, -HOUR], ids=["forward", "back"])
 class Cluster(World):
     """A world whose wall clock can be set. What goes on in it takes as long as before."""
 
+    set_by = 0
+
+    def __init__(self, settings: Settings) -> None:
+        self.done: list[tuple[int, cmd.Command]] = []
+        """Every command, and how much time had passed by then."""
+        super().__init__(settings)
+
+    def perform(self, commands: Sequence[cmd.Command]) -> None:
+        self.done += [(self.now - self.set_by, command) for command in commands]
+        super().perform(commands)
+
     def set_clock(self, by: int) -> None:
         self._deliver()
         batch = (ev.Tick(self.now), ev.ClockJumped(by))
         self.batches.append(batch)
         commands = self.engine.learn(batch)
         self.now += by
+        self.set_by += by
         self._store_busy += by
         self._heap = [(at + by, count, action) for at, count, action in self._heap]
         self.perform(commands)
@@ -50,8 +66,8 @@ class Cluster(World):
         return next(g for g in self.engine.state.groups.values() if g.name == name)
 
 
-def cluster(nodes: int = 1, policy: str = "easy", **settings: Any) -> Cluster:
-    world = Cluster(Settings(queues=single(policy), **{"pace": 0, **settings}))
+def cluster(nodes: int = 1, policy: str = "easy", **other: Any) -> Cluster:
+    world = Cluster(Settings(queues=single(policy), **{"pace": 0, **other}))
     world.now = START
     world.run(1)
     for i in range(nodes):
@@ -264,6 +280,75 @@ def test_every_time_in_the_state_moves(jump: int) -> None:
     moved = dict(times(state, "state", {}))
     stayed = [path for path, at in found.items() if path in moved and moved[path] == at]
     assert not stayed
+
+
+NUMBERS = {
+    "incarnation", "seq", "size", "seen", "priority", "duration", "limit", "endings", "completed", "failed",
+    "started_size", "attempts", "evictions", "asked_at", "begin", "latest_end", "told_start", "sent_version",
+}  # fmt: skip
+"""Integers of groups, intents and choices that are no times of ours. Add a new field here, or to `TIMES`."""
+
+
+@pytest.mark.parametrize("kind", TIMES)
+def test_every_number_of_what_lives_is_known_to_be_a_time_or_not(kind: type) -> None:
+    made: dict[type, Any] = {
+        Group: lambda: Group("k", 0, "d", "g", "label", 5),
+        Intent: lambda: Intent("p", "n", "g", "group"),
+        Held: lambda: Held(5),
+        Choice: lambda: Choice(("d", "c"), "v", "n"),
+    }
+    thing = made[kind]()
+    names = vars(thing) if hasattr(thing, "__dict__") else thing.__slots__
+    numbers = {
+        n for n in names if isinstance(getattr(thing, n), int) and not isinstance(getattr(thing, n), bool)
+    }
+    assert numbers - NUMBERS == set(TIMES[kind])
+
+
+Step = tuple[str, int, int]
+
+
+def played(steps: list[Step], jumps: bool) -> list[tuple[object, ...]]:
+    """What was granted, bound and ended, and after how much time; with or without the jumps."""
+    world = cluster(3, "hybrid", pace=40)
+    for number, (what, a, b) in enumerate(steps):
+        if what == "submit":
+            submit(world, f"g{number}", 1 + a, 1 + b, 1 + (a + b) % 3)
+        elif what == "run":
+            world.run(a * MINUTE + b * 777)
+        elif what == "restart":
+            world.run(1000)
+            world.crash()
+            world.start()
+        elif jumps:
+            world.set_clock((a - 20) * 7 * MINUTE + b)
+    world.run(600 * MINUTE)
+    found: list[tuple[object, ...]] = []
+    for since, command in world.done:
+        match command:
+            case cmd.RecordAllocations(grants=grants) if grants:
+                found.append((since, *[(place.pod, place.node) for g in grants for place in g.placements]))
+            case cmd.Bind() | cmd.Evict():
+                found.append((since, type(command), command.pod))
+            case cmd.End():
+                found.append((since, cmd.End))
+            case _:
+                pass
+    return found
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["submit", "submit", "run", "run", "jump", "restart"]),
+            st.integers(0, 40), st.integers(0, 40),
+        ),
+        min_size=3, max_size=14,
+    )
+)  # fmt: skip
+def test_with_jumps_or_without_the_same_happens_after_the_same_time(steps: list[Step]) -> None:
+    assert played(steps, jumps=True) == played(steps, jumps=False)
 
 
 def test_a_recording_with_jumps_is_replayed_to_the_bit(tmp_path: Path) -> None:
