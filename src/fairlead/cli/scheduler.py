@@ -5,11 +5,8 @@ does; imports the scheduler itself only when it is about to run. Must not hold a
 """
 
 import importlib
-from pathlib import Path
-from typing import Annotated
 
-import typer
-
+from fairlead.cli import scheduler_options as options
 from fairlead.cli.errors import CliError
 from fairlead.core.durations import duration
 from fairlead.model.settings import MATCHES, POLICIES
@@ -34,67 +31,30 @@ def seconds(option: str, value: str) -> float:
 
 
 def scheduler(
-    kubeconfig: Annotated[
-        Path | None, typer.Option(help="Else $KUBECONFIG, the pod's own account, ~/.kube/config.")
-    ] = None,
-    context: Annotated[str, typer.Option(help="Which context of the kubeconfig.")] = "",
-    data_dir: Annotated[
-        Path | None, typer.Option(help="Database, address and locks; one scheduler per folder.")
-    ] = None,
-    database_url: Annotated[str, typer.Option(help="Your own PostgreSQL instead of the embedded one.")] = "",
-    config: Annotated[
-        Path | None, typer.Option(help="Queues, partitions and more (YAML); SIGHUP reads it again.")
-    ] = None,
-    policy: Annotated[
-        str, typer.Option(help=f"Who may start, in the default queue: {', '.join(POLICIES)}; else fcfs.")
-    ] = "",
-    reservation_depth: Annotated[
-        int | None,
-        typer.Option(help="With hybrid: how many waiting groups hold a reservation; -1 none, 0 all."),
-    ] = None,
-    queue_depth: Annotated[
-        int | None,
-        typer.Option(help="How many waiting groups of the default queue one cycle looks at; 0 = all."),
-    ] = None,
-    match: Annotated[str, typer.Option(help=f"Which nodes: {', '.join(MATCHES)}; else first.")] = "",
-    scheduler_name: Annotated[
-        str, typer.Option(help="The schedulerName of the pods to place; else fairlead.")
-    ] = "",
-    pod_events: Annotated[str, typer.Option(help="A Scheduled Event per pod: on or off.")] = "on",
-    record: Annotated[
-        Path | None, typer.Option(help="Write all event batches into this file, for `fairlead replay`.")
-    ] = None,
-    log_format: Annotated[str, typer.Option(help="text or json.")] = "text",
-    host: Annotated[str, typer.Option(help="Where the HTTP server listens.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Its port; 0 takes a free one.", min=0, max=65535)] = 0,
-    grpc: Annotated[
-        str, typer.Option(metavar="HOST:PORT", help="Groups and nodes over gRPC, for kubectl plugins.")
-    ] = "",
-    grpc_allow_remote: Annotated[
-        bool,
-        typer.Option("--grpc-allow-remote", help="Let --grpc be an address that others reach: no login."),
-    ] = False,
-    audit_interval: Annotated[
-        str,
-        typer.Option(help="How often the picture is held against a fresh list of the cluster; 0 = never."),
-    ] = "10m",
-    leader_elect: Annotated[
-        bool,
-        typer.Option(
-            "--leader-elect", help="One of several replicas: lead or stand by. Needs --database-url."
-        ),
-    ] = False,
-    lease_duration: Annotated[
-        str, typer.Option(help="How long a standby waits for a sign of life before it takes over.")
-    ] = "15s",
-    renew_deadline: Annotated[
-        str, typer.Option(help="How long the leader tries to renew its lease before it steps down.")
-    ] = "10s",
-    retry_period: Annotated[str, typer.Option(help="Between two looks at the lease.")] = "2s",
-    lease_name: Annotated[str, typer.Option(help="The Lease of these replicas.")] = "fairlead",
-    lease_namespace: Annotated[
-        str, typer.Option(help="Its namespace; else the pod's own, outside of a cluster kube-system.")
-    ] = "",
+    kubeconfig: options.Kubeconfig = None,
+    context: options.Context = "",
+    data_dir: options.DataDir = None,
+    database_url: options.DatabaseUrl = "",
+    config: options.Config = None,
+    policy: options.Policy = "",
+    reservation_depth: options.ReservationDepth = None,
+    queue_depth: options.QueueDepth = None,
+    match: options.Match = "",
+    scheduler_name: options.SchedulerName = "",
+    pod_events: options.PodEvents = "on",
+    record: options.Record = None,
+    log_format: options.LogFormat = "text",
+    host: options.Host = "127.0.0.1",
+    port: options.Port = 0,
+    grpc: options.Grpc = "",
+    grpc_allow_remote: options.GrpcAllowRemote = False,
+    audit_interval: options.AuditInterval = "10m",
+    leader_elect: options.LeaderElect = False,
+    lease_duration: options.LeaseDuration = "15s",
+    renew_deadline: options.RenewDeadline = "10s",
+    retry_period: options.RetryPeriod = "2s",
+    lease_name: options.LeaseName = "fairlead",
+    lease_namespace: options.LeaseNamespace = "",
 ) -> None:
     """Schedule groups of pods until it is stopped.
 

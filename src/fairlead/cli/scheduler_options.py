@@ -1,0 +1,67 @@
+"""The options of `fairlead scheduler`, each with its help.
+
+Used by `cli.scheduler` alone. Words only: what they mean is checked there.
+"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fairlead.model.settings import MATCHES, POLICIES
+
+Kubeconfig = Annotated[
+    Path | None, typer.Option(help="Else $KUBECONFIG, the pod's own account, ~/.kube/config.")
+]
+Context = Annotated[str, typer.Option(help="Which context of the kubeconfig.")]
+DataDir = Annotated[Path | None, typer.Option(help="Database, address and locks; one scheduler per folder.")]
+DatabaseUrl = Annotated[str, typer.Option(help="Your own PostgreSQL instead of the embedded one.")]
+Config = Annotated[
+    Path | None, typer.Option(help="Queues, partitions and more (YAML); SIGHUP reads it again.")
+]
+Policy = Annotated[
+    str, typer.Option(help=f"Who may start, in the default queue: {', '.join(POLICIES)}; else fcfs.")
+]
+ReservationDepth = Annotated[
+    int | None,
+    typer.Option(help="With hybrid: how many waiting groups hold a reservation; -1 none, 0 all."),
+]
+QueueDepth = Annotated[
+    int | None,
+    typer.Option(help="How many waiting groups of the default queue one cycle looks at; 0 = all."),
+]
+Match = Annotated[str, typer.Option(help=f"Which nodes: {', '.join(MATCHES)}; else first.")]
+SchedulerName = Annotated[str, typer.Option(help="The schedulerName of the pods to place; else fairlead.")]
+PodEvents = Annotated[str, typer.Option(help="A Scheduled Event per pod: on or off.")]
+Record = Annotated[
+    Path | None, typer.Option(help="Write all event batches into this file, for `fairlead replay`.")
+]
+LogFormat = Annotated[str, typer.Option(help="text or json.")]
+Host = Annotated[str, typer.Option(help="Where the HTTP server listens.")]
+Port = Annotated[int, typer.Option(help="Its port; 0 takes a free one.", min=0, max=65535)]
+Grpc = Annotated[
+    str, typer.Option(metavar="HOST:PORT", help="Groups and nodes over gRPC, for kubectl plugins.")
+]
+GrpcAllowRemote = Annotated[
+    bool,
+    typer.Option("--grpc-allow-remote", help="Let --grpc be an address that others reach: no login."),
+]
+AuditInterval = Annotated[
+    str,
+    typer.Option(help="How often the picture is held against a fresh list of the cluster; 0 = never."),
+]
+LeaderElect = Annotated[
+    bool,
+    typer.Option("--leader-elect", help="One of several replicas: lead or stand by. Needs --database-url."),
+]
+LeaseDuration = Annotated[
+    str, typer.Option(help="How long a standby waits for a sign of life before it takes over.")
+]
+RenewDeadline = Annotated[
+    str, typer.Option(help="How long the leader tries to renew its lease before it steps down.")
+]
+RetryPeriod = Annotated[str, typer.Option(help="Between two looks at the lease.")]
+LeaseName = Annotated[str, typer.Option(help="The Lease of these replicas.")]
+LeaseNamespace = Annotated[
+    str, typer.Option(help="Its namespace; else the pod's own, outside of a cluster kube-system.")
+]
