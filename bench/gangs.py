@@ -189,6 +189,12 @@ def compare(cluster: Cluster, iterations: int, hold: float, patience: float = CL
     return results
 
 
+def _ratio(completed: int, stock: int) -> str:
+    if stock:
+        return f"{completed / stock:.1f}"
+    return f"{completed} to none" if completed else "–"
+
+
 def rows(results: dict[str, Result]) -> list[dict[str, str]]:
     """One line per scheduler; the ratio is of what completed to what the stock scheduler completed."""
     stock = len(results["kube-scheduler"].ended)
@@ -202,7 +208,7 @@ def rows(results: dict[str, Result]) -> list[dict[str, str]]:
                 "pods without a node": str(result.pending),
                 "makespan s": f"{result.makespan:.1f}" if result.ended else "–",
                 **{key: "–" if mean is None else f"{mean:.1f}" for key, mean in means.items()},
-                "ratio": f"{len(result.ended) / stock:.1f}" if stock else f"{len(result.ended)} to none",
+                "ratio": _ratio(len(result.ended), stock),
             }
         )
     return found
