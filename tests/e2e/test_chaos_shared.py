@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chaos import SEED, Chaos, Stream, Work, drawn_work, rounds, theirs
+from chaos import SEED, Chaos, Stream, Work, create, drawn_work, rounds, theirs
 from checker import excesses, half_started, knowingly, left_over, lost, moved
 from checker_watch import Recorder
 
@@ -56,6 +56,44 @@ def broken(scheduler: Scheduler, *spaces: str) -> list[str]:
     """Groups that are flagged broken, as namespace/name."""
     rows = ((space, row) for space in spaces for row in scheduler.groups(space).values())
     return [f"{space}/{row['name']}" for space, row in rows if row["broken"]]
+
+
+def test_L5_D4_a_job_gives_way_and_a_bare_pod_stays_and_says_so(plane: Cluster, data: Path) -> None:
+    """Somebody binds a large pod to the node that ours has just been given: each time the same."""
+    kubectl = Kubectl(plane, FULL)
+    with (
+        Recorder(plane.state.ports.apiserver, plane.files.pki) as recorder,
+        Scheduler(plane.kubeconfig, data) as scheduler,
+    ):
+        crowd(kubectl, recorder, job("gives-way", cpu="3", run="1h"), "gives-way")
+        until(lambda: races(scheduler) == 1, "the race to be counted")
+        until(lambda: placed_again(recorder, "gives-way"), "the Job's pod to be placed anew")
+        crowd(kubectl, recorder, pod("stays", cpu="6", run="1h"), "stays")
+        until(lambda: broken(scheduler, FULL) == [f"{FULL}/stays"], "the bare pod's group to be flagged")
+        assert races(scheduler) == 2
+        recorder.catch_up()
+        history = recorder.history
+        kubectl("delete", "jobs,pods", "--all", "--cascade=foreground", "--timeout=100s")
+    over = excesses(history)
+    assert len({excess.node for excess in over}) == 2
+    assert left_over(history, REST, [f"{FULL}/stays"]) == []
+    gone = {m.name for m in history if m.deleting and m.scheduler == "fairlead"}
+    assert len(gone) == 1 and "stays" not in gone
+
+
+def crowd(kubectl: Kubectl, recorder: Recorder, ours: dict[str, Any], name: str) -> None:
+    """As soon as ours is bound, a pod for all of that node is put there without asking."""
+    kubectl.create(ours)
+    group = f"{FULL}/{name}"
+    node = until(lambda: max((m.node for m in recorder.history if m.group == group), default=""), pause=0.01)
+    beside = pod(f"beside-{name}", cpu="8", run="1h", spec={"nodeName": node, "schedulerName": "nobody"})
+    path = f"/api/v1/namespaces/{FULL}/pods"
+    create(kubectl.cluster, path, beside)
+
+
+def placed_again(recorder: Recorder, name: str) -> bool:
+    uids = {m.uid for m in recorder.history if m.group == f"{FULL}/{name}" and m.phase == "Running"}
+    return len(uids) == 2
 
 
 @pytest.mark.timeout(600)
