@@ -21,6 +21,8 @@ class Outage(NamedTuple):
     length: int
     durable: bool
     """Whether the transaction is done all the same."""
+    refused: bool = False
+    """The connection holds, and the store says no."""
 
 
 class Faults:
@@ -55,7 +57,7 @@ class Faults:
         return 0
 
     def outage(self, _: cmd.RecordAllocations) -> Outage | None:
-        """Whether the connection breaks in the middle of this commit."""
+        """Whether the connection breaks in the middle of this commit, or the store refuses it."""
         return None
 
     def source_delay(self, _: str) -> int:
@@ -107,6 +109,7 @@ DELIVERIES: dict[str, tuple[int, ...]] = {
     "again-in-1500": (0, 1_500),
 }
 OUTAGES: dict[str, Outage] = {
+    "refused": Outage(0, False, refused=True),
     "lost-but-done": Outage(500, True),
     "lost-and-undone": Outage(500, False),
     "lost-but-done-for-20000": Outage(20_000, True),

@@ -255,6 +255,9 @@ class World(Cluster):
     def _commit(self, command: cmd.RecordAllocations) -> None:
         """One transaction; where the connection breaks in the middle of it, the process asks afterwards."""
         outage = self.faults.outage(command)
+        if outage is not None and outage.refused:
+            self._later(0, ev.AllocationsRefused(command.plan, "the store does not take it"))
+            return
         if outage is None or outage.durable:
             self.groups.update({r.id: r for r in command.groups})
             self.grants.update({g.id: g for g in command.grants})
