@@ -12,7 +12,7 @@ from fairlead.control import claims
 from fairlead.core.labels import constraints
 from fairlead.core.live import Group, Intent
 from fairlead.core.state import State
-from fairlead.model.command import Bind, Command
+from fairlead.model.command import REVOKED, Bind, Command
 from fairlead.model.event import BindError
 from fairlead.model.pod import Pod
 
@@ -67,8 +67,10 @@ def _due(state: State) -> Iterator[tuple[Intent, Pod]]:
 
 def _spoiled(state: State, intent: Intent, pod: Pod) -> BindError | None:
     """Why, as far as the watch has told, the pod must not be bound there; None if it may."""
-    if pod.deleting or pod.gated:
-        return BindError.CHANGED
+    if pod.deleting or pod.gated or pod.annotations.get(REVOKED) == intent.grant:
+        return (
+            BindError.CHANGED
+        )  # what is revoked stays so: else nobody could tell when it is safe to give up
     inventory = state.inventory
     row = inventory.rows.get(intent.node)
     if row is None or not inventory.classes().now(constraints(pod.shape))[row]:
