@@ -16,6 +16,7 @@ def rewound(state: State, event: ev.Rewound) -> None:
     state.tombstones.clear()  # who was deleted since the backup is there again
     if event.kind == "Pod":
         state.pods.update({uid: replace(pod, version=-1) for uid, pod in state.pods.items()})
+        _doubt_binds(state)
     elif event.kind == "Node":
         state.inventory.forget_versions()
     elif event.kind in things.KINDS:
@@ -28,3 +29,13 @@ def rewound(state: State, event: ev.Rewound) -> None:
                 if owner.kind == event.kind
             }
         )
+
+
+def _doubt_binds(state: State) -> None:
+    """A bind that the API server had said yes to may be undone: without a sight of it, it is repeated."""
+    for intent in state.intents.values():
+        if intent.acknowledged:
+            intent.acknowledged, intent.doubtful = False, True
+            intent.not_before = state.now + state.settings.request_timeout
+            state.to_bind[intent.pod] = None
+            state.wake(intent.not_before, intent.group)
