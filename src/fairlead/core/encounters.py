@@ -18,8 +18,9 @@ def meet(state: State, pod: Pod) -> None:
     """A pod has come to a node."""
     if not state.synced:
         return
+    _forget(state)
     if state.ours(pod):
-        _land(state, pod.uid)
+        state.landed[pod.uid] = state.now
     if state.landed or state.intents:
         _look(state, (pod.node,))
 
@@ -33,17 +34,20 @@ def landed_before(state: State) -> None:
     for uid in begun:
         pod = state.pods.get(uid)
         if pod is not None and pod.node and not pod.ended:
-            _land(state, uid)
+            state.landed[uid] = state.now
     _look(state, {state.pods[uid].node: None for uid in state.landed})
 
 
-def _land(state: State, uid: str) -> None:
-    state.landed[uid] = state.now
+def _forget(state: State) -> None:
+    """Who has been there for more than a moment has met nobody who comes now; unless it is to give way."""
     while state.landed:
         oldest = next(iter(state.landed))
         if state.landed[oldest] + MOMENT > state.now:
             break
         del state.landed[oldest]
+        pod = state.pods.get(oldest)
+        if pod is not None and pod.node in state.raced:
+            state.landed[oldest] = state.now
 
 
 def _look(state: State, nodes: Iterable[str]) -> None:
