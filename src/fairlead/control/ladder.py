@@ -14,11 +14,11 @@ be bound asks again after a pause.
 
 from collections.abc import Sequence
 
-from fairlead.control.spare import spare
+from fairlead.control.spare import evict, spare
 from fairlead.core.groups import Members, members, move
 from fairlead.core.live import Group, Intent
 from fairlead.core.state import State
-from fairlead.model.command import REVOKED, Announce, Command, Evict, ObjectRef, Revoke
+from fairlead.model.command import REVOKED, Announce, Command, ObjectRef, Revoke
 from fairlead.model.group import Phase, Reason, Why
 from fairlead.model.pod import Pod
 
@@ -150,9 +150,7 @@ def _step_three(state: State, group: Group, found: Members) -> list[Command]:
     group.evictions += 1
     group.recovering_since = state.now
     state.wake(state.now + state.settings.recovery, group.id)
-    commands: list[Command] = [
-        Evict(_ref(pod), text, None if pod.started else 0) for pod in recreated if not pod.deleting
-    ]
+    commands: list[Command] = [evict(state, pod, text) for pod in recreated if not pod.deleting]
     if bare and not group.broken:
         group.broken = text
         commands.append(Announce(_ref(found.bound[0]), Why.BROKEN, text, warning=True))

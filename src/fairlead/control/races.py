@@ -9,10 +9,10 @@ loudly. Must not touch a pod that has been there for long, nor one for which the
 from collections.abc import Sequence
 
 from fairlead.control.ladder import MAX_EVICTIONS
-from fairlead.control.spare import spare
+from fairlead.control.spare import evict, spare
 from fairlead.core.live import Group
 from fairlead.core.state import State
-from fairlead.model.command import Command, Evict, ObjectRef
+from fairlead.model.command import Command, ObjectRef
 from fairlead.model.group import Why
 from fairlead.model.pod import Pod
 
@@ -63,7 +63,7 @@ def _evict(state: State, pod: Pod, lack: dict[int, int]) -> list[Command]:
     group.evictions += 1
     text = f"another scheduler placed pods on {pod.node}, and not all fit: this one gives way"
     state.alarms.append((_ref(pod), Why.YIELDED, text))
-    return [Evict(_ref(pod), text, None if pod.started else 0)]
+    return [evict(state, pod, text)]
 
 
 def _lack(state: State, node: str) -> dict[int, int]:

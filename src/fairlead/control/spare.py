@@ -1,12 +1,14 @@
 """Which members may be evicted so that their controllers bring them anew elsewhere (design.md §4.8, step 3).
 
-Called by `control.ladder` and `control.races`. Never a bare pod, and never one whose Job would fail by it.
+Called by `control.ladder` and `control.races`. Never a bare pod, and never one whose Job would fail by it:
+`evict` notes whom it asks to go, for the watch shows that only later.
 """
 
 from collections.abc import Sequence
 
 from fairlead.core.losses import RECREATED_BY
 from fairlead.core.state import State
+from fairlead.model.command import Evict, ObjectRef
 from fairlead.model.pod import Pod
 
 
@@ -14,7 +16,7 @@ def spare(state: State, pods: Sequence[Pod]) -> list[Pod]:
     """Those of the pods that come back when all of these are evicted together."""
     asked: dict[str, int] = {}
     for pod in pods:
-        if pod.owner is not None and not pod.deleting:
+        if pod.owner is not None and not _goes(state, pod):
             asked[pod.owner.uid] = asked.get(pod.owner.uid, 0) + 1
     return [pod for pod in pods if _comes_back(state, pod, asked)]
 
@@ -35,5 +37,17 @@ def _going(state: State, owner: str) -> int:
         group = state.groups.get(gid)
         for uid in group.pods if group is not None else ():
             pod = state.pods[uid]
-            found += pod.deleting and not pod.ended and pod.owner is not None and pod.owner.uid == owner
+            theirs = pod.owner is not None and pod.owner.uid == owner
+            found += theirs and not pod.ended and _goes(state, pod)
     return found
+
+
+def _goes(state: State, pod: Pod) -> bool:
+    return pod.deleting or pod.uid in state.leaving
+
+
+def evict(state: State, pod: Pod, text: str) -> Evict:
+    """Ask the pod to go, at once if nothing of it has run."""
+    state.leaving[pod.uid] = None
+    ref = ObjectRef("Pod", pod.namespace, pod.name, pod.uid, pod.version)
+    return Evict(ref, text, None if pod.started else 0)

@@ -162,6 +162,8 @@ class State(Waiting):
         self.raced: dict[str, int] = {}
         """Nodes on which others met ours and not all fit -> when to ask again for room (`control.races`)."""
         self.races = 0
+        self.leaving: dict[str, None] = {}
+        """Pods whose eviction was asked for, until they are gone or it has failed."""
         self.noted: dict[str, None] = {}
         """Groups about which something was decided that is to be saved or told; they are as they were."""
         self._timers: list[tuple[int, int, str]] = []
