@@ -26,16 +26,25 @@ _KEPT = 1024
 
 def take_in(state: State, event: ev.Event) -> None:
     """`reduce`, whatever comes of it."""
+    while (error := _attempt(state, event)) is not None:
+        early = state.pods.get(next(iter(state.early), "")) if isinstance(event, ev.Synced) else None
+        _set_aside(state, event if early is None else ev.PodSeen(early), mistake(error))
+        if early is None:
+            return
+        # It was one of those that waited for the store: the others must not wait for ever because of it.
+    if state.poisoned and isinstance(event, ev.PodSeen | ev.PodGone):
+        uid = event.pod.uid if isinstance(event, ev.PodSeen) else event.uid
+        poison = state.poisoned.get(uid)
+        if poison is not None and (isinstance(event, ev.PodGone) or event.pod.version > poison.version):
+            del state.poisoned[uid]
+
+
+def _attempt(state: State, event: ev.Event) -> Exception | None:
     try:
         reduce(state, event)
     except Exception as error:
-        _set_aside(state, event, mistake(error))
-    else:
-        if state.poisoned and isinstance(event, ev.PodSeen | ev.PodGone):
-            uid = event.pod.uid if isinstance(event, ev.PodSeen) else event.uid
-            poison = state.poisoned.get(uid)
-            if poison is not None and (isinstance(event, ev.PodGone) or event.pod.version > poison.version):
-                del state.poisoned[uid]
+        return error
+    return None
 
 
 def look_at(state: State, group: Group) -> None:
@@ -90,7 +99,7 @@ def _set_aside(state: State, event: ev.Event, text: str) -> None:
         state.pods[pod.uid] = _bare(pod, pod.shape.requests)
         state.recount(pod.uid)
     except Exception:  # even its size is unreadable: then it is only remembered
-        del state.pods[pod.uid]
+        state.pods.pop(pod.uid, None)
         state.inventory.release(pod.uid)
     _remember(state, pod.uid, Poison("Pod", f"{pod.namespace}/{pod.name}", text, state.now, pod.version), pod)
 

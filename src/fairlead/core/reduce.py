@@ -174,6 +174,7 @@ def _pod_gone(state: State, event: ev.PodGone) -> None:
     bury(state, event.uid)
     state.early.pop(event.uid, None)
     state.landed.pop(event.uid, None)
+    state.leaving.pop(event.uid, None)
     pod = state.pods.pop(event.uid, None)
     if pod is None:
         return
@@ -286,12 +287,12 @@ def _tick(state: State, event: ev.Tick) -> None:
 
 
 def _synced(state: State, event: ev.Synced) -> None:
-    if event.source == "store" and "store" in state.missing:
-        del state.missing["store"]
-        for pod in [state.pods[uid] for uid in state.early]:
+    if event.source == "store":
+        while state.early:  # each is taken out once it has joined: `core.poison` finds the one that cannot
+            pod = state.pods[next(iter(state.early))]
             _join(state, None, pod)
             _count_end(state, None, pod)
-        state.early.clear()
+            del state.early[pod.uid]
     state.missing.pop(event.source, None)
     if not state.missing and not state.synced:
         state.synced = True
