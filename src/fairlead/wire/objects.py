@@ -81,7 +81,9 @@ def _retries(wire: WireOwner) -> int | None:
     limit = spec.backoff_limit
     if per_index is not None:
         limit = per_index if limit is None else min(limit, per_index)
-    return max(_default(limit, _BACKOFF_LIMIT) - wire.status.failed, 0)
+    uncounted = wire.status.uncounted_terminated_pods
+    failed = wire.status.failed + (len(uncounted.failed) if uncounted is not None else 0)
+    return max(_default(limit, _BACKOFF_LIMIT) - failed, 0)
 
 
 _BACKOFF_LIMIT = 6

@@ -273,9 +273,16 @@ class OwnerSpec(Struct, frozen=True, rename="camel"):
     pod_failure_policy: FailurePolicy = FailurePolicy()
 
 
+class Uncounted(Struct, frozen=True):
+    """Pods that the Job controller lets go; `failed` of the status counts them only afterwards."""
+
+    failed: list[str] = []
+
+
 class OwnerStatus(Struct, frozen=True, rename="camel"):
     succeeded: int = 0
     failed: int = 0
+    uncounted_terminated_pods: Uncounted | None = None
     start_time: str | None = None
     conditions: list[Condition] = []
 
