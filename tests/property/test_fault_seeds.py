@@ -10,7 +10,7 @@ import pytest
 
 from fairlead.sim import fuzz
 
-SEEDS, AT_A_TIME = 2_000, 100
+SEEDS, AT_A_TIME = 4_000, 100
 STORIES = sorted((Path(__file__).parents[1] / "data/faults").glob("*.txt"))
 
 

@@ -67,7 +67,7 @@ class Engine:
         touched = self._groups(self._touched)
         for reconcile in self.reconcilers:
             commands += reconcile(state, touched)
-            if state.touched or state.loose:
+            if state.touched or state.loose or state.noted:
                 self._settle()
                 touched = self._groups(self._touched)
         commands += self._saves(touched)
