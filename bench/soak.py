@@ -38,6 +38,9 @@ RETENTION = 10
 OPEN = 150
 """Groups under way at any time: more than a moment's work, fewer than what would only wait."""
 GROWTH = 0.10
+REST = 65.0
+"""Seconds without work before memory is read. Idle connections are closed after a minute; each takes some
+hundred KiB, and how many are open in a burst is a matter of the moment."""
 PATIENCE = 300.0
 GROUP = "fairlead.dev/group"
 _NOW = msgspec.json.encode({"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0})
@@ -170,20 +173,23 @@ async def soak(cluster: Cluster, running: processes.Running, groups: int, first:
         asyncio.create_task(Reflector(client, PODS, progress, SyncGate((PODS,)), {}).run()),
         *(asyncio.create_task(_delete(client, progress)) for _ in range(8)),
     ]
-    begun = time.perf_counter()
+    marks: list[int] = []
+    pods, seconds = 0, 0.0
     try:
-        creating = asyncio.create_task(_create(client, progress, run, range(groups)))
-        await _reach(progress, first)
-        early = running.usage().rss
-        await _reach(progress, groups)
-        late, seconds = running.usage().rss, time.perf_counter() - begun
-        pods, done = await creating, (progress.completed, progress.failed)
+        for part in (range(first), range(first, groups)):
+            begun = time.perf_counter()
+            pods += await _create(client, progress, run, part)
+            await _reach(progress, part.stop)
+            seconds += time.perf_counter() - begun
+            await asyncio.sleep(REST)
+            marks.append(running.usage().rss)
+        done = (progress.completed, progress.failed)
         rows = await _rows(client, progress, run, groups, running)
     finally:
         for each in helpers:
             each.cancel()
         await client.close()
-    return Result(groups, *done, pods, seconds, early, late, rows)
+    return Result(groups, *done, pods, seconds, marks[0], marks[1], rows)
 
 
 def measure(cluster: Cluster, groups: int, first: int) -> Result:
@@ -223,7 +229,8 @@ def main() -> None:
     finally:
         bring_down(name)
     command = f"python -m bench.soak --groups {options.groups} --first {options.first}"
-    report("soak", command, [row(result, options.first)], f"Retention {RETENTION} s.")
+    notes = f"Retention {RETENTION} s; memory is read at rest, {REST:.0f} s after the last group's end."
+    report("soak", command, [row(result, options.first)], notes)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,8 @@ import time
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from checker import Interval
+from checker import Interval, lost
+from checker_watch import Recorder
 
 from fairlead.localcluster import Cluster
 from fairlead.store.embedded import running_postmaster
@@ -185,6 +186,19 @@ class Chaos:
             self.cluster.launch(part)
             self.cluster.kill("kwok")
             self.cluster.launch("kwok")
+
+
+def wait_complete(
+    recorder: Recorder, scheduler: Scheduler, sizes: dict[str, int], patience: float = 300.0
+) -> None:
+    """Until as many pods of each group (namespace/name) as it has members have come to a good end."""
+    try:
+        until(lambda: not lost(recorder.history, sizes), "all work to complete", patience, pause=1)
+    except AssertionError as error:
+        left = lost(recorder.history, sizes)
+        rows = {space: scheduler.groups(space) for space in {group.split("/")[0] for group in left}}
+        told = [rows[space].get(name) for space, name in (each.split(":")[0].split("/") for each in left)]
+        raise AssertionError(f"{error}: {left}, {told}\n{scheduler.log[-4000:]}") from error
 
 
 # -- what must be the same afterwards --------------------------------------------------------------------

@@ -11,8 +11,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chaos import BLOWS, SEED, Chaos, Stream, Work, broken_promises, differences, drawn_work, queue, rounds
-from checker import half_started, killed, lost, moved, not_once, overcommitted
+from chaos import (
+    BLOWS,
+    SEED,
+    Chaos,
+    Stream,
+    Work,
+    broken_promises,
+    differences,
+    drawn_work,
+    queue,
+    rounds,
+    wait_complete,
+)
+from checker import half_started, killed, moved, not_once, overcommitted
 from checker_watch import Recorder
 
 from conftest import unique_name
@@ -90,7 +102,7 @@ def test_L1_D4_own_nodes_are_never_overcommitted_and_nothing_is_lost(plane: Clus
                     before = queue(scheduler)
                     chaos.strike()
                     told += differences(before, queue(scheduler))
-            until(lambda: not lost(recorder.history, sizes), "all work to complete", 300, pause=1)
+            wait_complete(recorder, scheduler, sizes)
             with contextlib.suppress(AssertionError):
                 until(lambda: not unended(scheduler, works), "the scheduler to know it", 60, pause=0.5)
             left = unended(scheduler, works)

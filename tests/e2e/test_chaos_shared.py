@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chaos import SEED, Chaos, Stream, Work, create, drawn_work, rounds, theirs
-from checker import excesses, half_started, knowingly, left_over, lost, moved
+from chaos import SEED, Chaos, Stream, Work, create, drawn_work, rounds, theirs, wait_complete
+from checker import excesses, half_started, knowingly, left_over, moved
 from checker_watch import Recorder
 
 from conftest import unique_name
@@ -158,8 +158,7 @@ def test_L1_L5_D4_shared_nodes_under_kills(plane: Cluster, data: Path) -> None:
                 for _ in range(ROUNDS):
                     time.sleep(draw.uniform(0, 2))
                     chaos.strike()
-            everything = sizes | members(others)
-            until(lambda: not lost(recorder.history, everything), "all work to complete", 300, pause=1)
+            wait_complete(recorder, scheduler, sizes | members(others))
             up, history = chaos.up, at_rest(recorder)
             left = left_over(history, REST, broken(scheduler, OURS))
         finally:
