@@ -27,6 +27,8 @@ Reconciler = Callable[[State, Sequence[Group]], list[Command]]
 and `State.drop_intent`."""
 
 
+PATIENCE = 60_000
+"""Milliseconds until a plan that has not come is given up; twice as long for the next, and so on."""
 OWN = "fairlead"
 """The source of plans that answer Propose; others come from outside."""
 
@@ -41,6 +43,7 @@ class Engine:
         """Why the last plan was cut short; "" if it was not."""
         self._checking: tuple[str, ...] = ()
         self._last_propose = 0
+        self._patience = PATIENCE
         self._wake_at = 0
         self._touched: dict[str, None] = {}
 
@@ -107,6 +110,7 @@ class Engine:
         own = plan.version == state.planning
         if own:
             state.planning = IDLE
+            self._patience = PATIENCE
         elif plan.source == OWN:  # an answer that was heard before: its id is spent
             return []
         if not state.ready:
@@ -170,6 +174,10 @@ class Engine:
     def _propose(self) -> list[Command]:
         """A cycle is due: something changed, all is known, no plan is in the making, the pace allows it."""
         state = self.state
+        if state.planning != IDLE and state.now > self._last_propose + self._patience:
+            self._patience *= 2  # its planner is slow or dead; if it answers all the same, that is past
+            state.planning = IDLE
+            state.reopen()
         if not (state.dirty and state.ready and state.planning == IDLE and state.waiting):
             return []
         due = max(self._last_propose + state.settings.pace, state.plan_after)
