@@ -167,6 +167,12 @@ class Chaos:
             raise AssertionError(f"{error}: {said}") from error
         self._since = time.monotonic()
 
+    def calm(self) -> None:
+        """After the last blow the controller manager begins anew: for pods that it asked of a server which
+        died before it answered it would wait five minutes, and so would their Jobs."""
+        self.cluster.kill("kube-controller-manager")
+        self.cluster.start("kube-controller-manager")
+
     def _kill(self, part: str) -> None:
         if part == "scheduler":
             self.scheduler.kill()

@@ -102,6 +102,7 @@ def test_L1_D4_own_nodes_are_never_overcommitted_and_nothing_is_lost(plane: Clus
                     before = queue(scheduler)
                     chaos.strike()
                     told += differences(before, queue(scheduler))
+            chaos.calm()
             wait_complete(recorder, scheduler, sizes)
             with contextlib.suppress(AssertionError):
                 until(lambda: not unended(scheduler, works), "the scheduler to know it", 60, pause=0.5)

@@ -158,6 +158,7 @@ def test_L1_L5_D4_shared_nodes_under_kills(plane: Cluster, data: Path) -> None:
                 for _ in range(ROUNDS):
                     time.sleep(draw.uniform(0, 2))
                     chaos.strike()
+            chaos.calm()
             wait_complete(recorder, scheduler, sizes | members(others))
             up, history = chaos.up, at_rest(recorder)
             left = left_over(history, REST, broken(scheduler, OURS))
