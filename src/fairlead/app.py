@@ -25,6 +25,7 @@ from fairlead.core.engine import Engine
 from fairlead.kube.access import to_elect
 from fairlead.kube.client import ApiClient
 from fairlead.kube.config import IN_CLUSTER, KubeAccess, load
+from fairlead.kube.errors import KubeError
 from fairlead.kube.lease import ApiLeases, Elector, Timing
 from fairlead.kube.outcomes import always
 from fairlead.kube.port import KubePort
@@ -39,6 +40,7 @@ from fairlead.runtime.errors import ConfigError
 from fairlead.runtime.loop import Loop
 from fairlead.runtime.metrics import Metrics
 from fairlead.runtime.planner import Planner
+from fairlead.runtime.port import Inbox
 from fairlead.runtime.record import Recorder
 from fairlead.runtime.reports import Reports
 from fairlead.store import reader
@@ -190,8 +192,10 @@ class Life:
             request_timeout=settings.request_timeout,
             retention=settings.retention,
             now=self._clock.now,
-            elected=elector.until_led if elector else None,
+            elected=partial(self._elected, elector) if elector else None,
         )
+        self._inbox: Inbox | None = None
+        self._caught_up = False
         if elector is not None:
             self.metrics.leads(lambda: elector.allowed() > 0)
 
@@ -200,6 +204,7 @@ class Life:
         recorder = Recorder(record, self.engine.state.settings) if record else None
         ports = (self.store, self.kube, Planner(self._reports.cycle), self.auditor)
         loop = Loop(self.engine, ports, self._clock, recorder, (self._reports.batch, self.auditor.batch))
+        self._inbox = loop.inbox
         reloading = Reloading(self.options.given, self.settings, loop.inbox)
         if self.options.config is not None:
             _on_signal(signal.SIGHUP, reloading)
@@ -236,6 +241,21 @@ class Life:
         await asyncio.gather(*watching, return_exceptions=True)
         if held and self._elector is not None:
             await self._elector.release()
+
+    async def _elected(self, elector: Elector) -> None:
+        """Returns while this one leads, and has been told of all that the one before it has done.
+
+        A watch may be late, or dead and nobody says so: a standby would then give away room that is taken.
+        """
+        await elector.until_led()
+        while self._inbox is not None and not self._caught_up:
+            try:
+                self._inbox.put(await self.kube.catch_up())
+                self._caught_up = True
+            except KubeError as error:
+                _log.warning("leads, but cannot list what there is; trying again", error=str(error))
+                await asyncio.sleep(1.0)
+            await elector.until_led()
 
     async def _lead(self, elector: Elector, on_lead: Callable[[], None]) -> str:
         await elector.acquire()

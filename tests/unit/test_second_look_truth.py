@@ -1,24 +1,33 @@
 """What a second reading of the ladder, of races and of set-asides has found: worlds that went wrong."""
 
+import asyncio
 from collections.abc import Callable
+from pathlib import Path
 
 import msgspec
 from asking_support import amounts, gang, node
 from msgspec import structs
 from test_races import evicted, foreign, job, over, world_of
 
+from fairlead import app
 from fairlead.core.encounters import MOMENT
 from fairlead.core.invariants import check
+from fairlead.kube.lease import Elector, Lease, Spec, Timing
+from fairlead.kube.port import KubePort
+from fairlead.kube.translate import PODS
 from fairlead.model import command as cmd
 from fairlead.model import event as ev
 from fairlead.model.command import REVOKED
 from fairlead.model.event import BindError
 from fairlead.model.group import Phase
 from fairlead.model.pod import Pod, Shape
+from fairlead.model.settings import Settings
 from fairlead.sim.faults import Faults
 from fairlead.sim.world import World
 from fairlead.wire import objects
 from fairlead.wire.structs import WireOwner
+from kube_fake import FakeApi, ListInbox, answers
+from kube_fake import pod as wire_pod
 
 
 class Unsteady(Faults):
@@ -154,3 +163,52 @@ def test_one_that_cannot_be_read_at_a_start_keeps_nobody_from_starting() -> None
         "before": Phase.RUNNING,
         "after": Phase.RUNNING,
     }
+
+
+# -- a standby whose watch is late -------------------------------------------------------------------
+
+
+class Alone:
+    """A Lease that nobody else wants."""
+
+    async def get(self, timeout: float) -> Lease | None:
+        assert timeout > 0
+
+    async def create(self, spec: Spec, timeout: float) -> Lease:
+        assert timeout > 0
+        return Lease({}, spec)
+
+    async def update(self, lease: Lease, timeout: float) -> Lease:
+        assert timeout > 0
+        return lease
+
+
+async def test_RA3_a_new_leader_lists_what_its_watch_may_not_have_told() -> None:
+    """The old leader's start is seen bound and settled: of it only the cluster tells."""
+    async with FakeApi() as api:
+        api.pages = [[wire_pod("a", nodeName="n0")], [wire_pod("b")]]
+        port = KubePort(api.access, kinds=(PODS,))
+        told = await port.catch_up()
+        await port.close()
+    assert [each.pod.node for each in told[:2] if isinstance(each, ev.PodSeen)] == ["n0", ""]
+    assert told[2] == ev.Listed("Pod", ("uid-default-a", "uid-default-b"), 500)
+
+
+async def test_RA3_it_connects_to_the_database_only_then(tmp_path: Path) -> None:
+    async with FakeApi() as api:
+        api.fault("GET", "/nodes", answers(500))
+        elector = Elector(Alone(), Timing(duration=30.0))
+        life = app.Life(app.Options(database_url="postgresql://x"), Settings(), api.access, tmp_path, elector)
+        life._inbox = inbox = ListInbox()
+        waits = asyncio.create_task(life._elected(elector))
+        await asyncio.sleep(0)
+        assert not api.requests  # a standby asks for nothing
+        await elector.acquire()
+        async with asyncio.timeout(60):
+            await waits
+            listed = [each.kind for each in inbox.events if isinstance(each, ev.Listed)]
+            assert sorted(listed) == ["Node", "Pod"]
+            seen = len(api.requests)
+            await life._elected(elector)  # for another connection of the same life
+        assert len(api.requests) == seen
+        await life.kube.close()

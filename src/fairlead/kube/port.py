@@ -17,7 +17,7 @@ from fairlead.kube.outcomes import Fence, Stats, always
 from fairlead.kube.relist import relist
 from fairlead.kube.tally import Tally
 from fairlead.kube.things import ALL_KINDS
-from fairlead.kube.translate import Kind
+from fairlead.kube.translate import Kind, place, uid_of
 from fairlead.kube.watch import Reflector, SyncGate
 from fairlead.model.audit import Listing
 from fairlead.model.command import Command
@@ -115,6 +115,15 @@ class KubePort:
     async def relist(self) -> list[Listing]:
         """What the cluster has now of all that is watched. KubeError if it cannot be listed."""
         return await relist(self._client, self._kinds)
+
+    async def catch_up(self) -> list[Event]:
+        """Pods and nodes as they are at this moment, told as lists. KubeError if they cannot be listed."""
+        kinds = [kind for kind in self._kinds if kind.name in ("Pod", "Node")]
+        events: list[Event] = []
+        for listing in await relist(self._client, kinds):
+            uids = (*(uid_of(item) for item in listing.items), *listing.unread)
+            events += [*sorted(listing.items, key=place), Listed(listing.kind, uids, listing.version)]
+        return events
 
     async def run(self, inbox: Inbox) -> None:
         self._actuator.attach(inbox)
