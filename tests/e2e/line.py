@@ -34,10 +34,11 @@ class Line:
 
     @classmethod
     @contextlib.contextmanager
-    def to(cls, port: int) -> Iterator["Line"]:
+    def to(cls, port: int, at: int = 0) -> Iterator["Line"]:
+        """A line to the port, `at` another one; 0 takes a free one."""
         line = cls(port)
         line._thread.start()
-        server = line._do(asyncio.start_server(line._client, "127.0.0.1", 0))
+        server = line._do(asyncio.start_server(line._client, "127.0.0.1", at))
         line.port = server.sockets[0].getsockname()[1]
         try:
             yield line

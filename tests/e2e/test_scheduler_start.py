@@ -15,9 +15,10 @@ import yaml
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
+from line import Line
 
 from fairlead.localcluster import Cluster
-from live import FAIRLEAD, Scheduler, data_folder
+from live import FAIRLEAD, Scheduler, data_folder, until
 
 pytestmark = pytest.mark.e2e
 Change = Callable[[dict[str, Any]], None]
@@ -73,15 +74,30 @@ def test_kubeconfig_that_is_not_there(tmp_path: Path, data: Path) -> None:
     assert missing in refused("--data-dir", str(data), "--kubeconfig", missing)
 
 
-def test_wrong_server(cluster: Cluster, tmp_path: Path, data: Path) -> None:
+def test_L1_a_scheduler_that_is_started_first_waits_for_the_api_server(
+    cluster: Cluster, tmp_path: Path, data: Path
+) -> None:
+    """It says so at once, in case the address is wrong; in any order, everything comes up by itself."""
     with socket.create_server(("127.0.0.1", 0)) as free:
-        server = f"https://127.0.0.1:{free.getsockname()[1]}"
+        port = free.getsockname()[1]
+    server = f"https://127.0.0.1:{port}"
 
     def change(config: dict[str, Any]) -> None:
         config["clusters"][0]["cluster"]["server"] = server
 
-    said = refused("--data-dir", str(data), "--kubeconfig", changed(cluster, tmp_path, change))
-    assert server in said
+    scheduler = Scheduler(changed(cluster, tmp_path, change), data)
+    scheduler.start()
+    try:
+        until(lambda: "no API server answers" in scheduler.log, "it to say that nobody answers")
+        assert server in scheduler.log and "Traceback" not in scheduler.log
+        until(lambda: scheduler.get("/readyz")[0] == 503, "it to be not ready")
+        assert scheduler.running
+        with Line.to(cluster.state.ports.apiserver, at=port):
+            scheduler.wait_ready()
+            scheduler.stop()
+    finally:
+        if scheduler.running:
+            scheduler.kill()
 
 
 def test_token_that_nobody_issued(cluster: Cluster, tmp_path: Path, data: Path) -> None:

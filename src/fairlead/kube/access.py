@@ -1,7 +1,8 @@
 """Tells at start, and at once, why this cluster cannot be scheduled with these credentials.
 
 Called by the composition root through `KubePort.check_access`. Later the same faults are retried for ever;
-here they are raised as KubeError, so that a wrong flag does not look like a long wait.
+here they are raised as KubeError, so that a wrong flag does not look like a long wait. (That nobody
+answers is said at once, too, and waited for: an API server may be started after us.)
 """
 
 import asyncio

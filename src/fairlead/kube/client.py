@@ -20,7 +20,7 @@ import msgspec
 from yarl import URL
 
 from fairlead.kube.config import KubeAccess
-from fairlead.kube.errors import ApiError, Silent, Unreachable
+from fairlead.kube.errors import ApiError, Silent, Unreachable, Untrusted
 from fairlead.kube.structs import Status
 
 JSON = "application/json"
@@ -212,14 +212,17 @@ def _socket(address: tuple[Any, ...]) -> socket.socket:
 
 def unreachable(access: KubeAccess, error: Exception) -> Unreachable:
     sent = not isinstance(error, NEVER_SENT)
-    if isinstance(error, aiohttp.ClientConnectorCertificateError | aiohttp.ClientConnectorSSLError):
+    cut = isinstance(error, ssl.SSLEOFError) or isinstance(error.__cause__, ssl.SSLEOFError)
+    if cut:  # a server that ends while it is spoken to
+        pass
+    elif isinstance(error, aiohttp.ClientConnectorCertificateError | aiohttp.ClientConnectorSSLError):
         cause = getattr(error, "certificate_error", None) or error
         text = (
             f"the certificate of {access.server} is not valid for this kubeconfig ({access.source}): {cause}"
         )
-        return Unreachable(text, sent=False)
-    if isinstance(error, ssl.SSLError):
-        return Unreachable(f"TLS with {access.server} failed ({access.source}): {error}", sent=sent)
+        return Untrusted(text, sent=False)
+    elif isinstance(error, ssl.SSLError):
+        return Untrusted(f"TLS with {access.server} failed ({access.source}): {error}", sent=sent)
     detail = str(error) or type(error).__name__
     return Unreachable(
         f"no answer from the API server {access.server} ({access.source}): {detail}", sent=sent

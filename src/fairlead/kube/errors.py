@@ -24,6 +24,10 @@ class Unreachable(KubeError):
         self.sent = sent
 
 
+class Untrusted(Unreachable):
+    """Somebody answers, but not with a certificate that this kubeconfig trusts. Waiting does not help."""
+
+
 class Silent(Unreachable):
     """A stream was opened, and then nothing came for too long."""
 
