@@ -25,8 +25,8 @@ from live import FAIRLEAD, Scheduler, job, pod, until
 Object = dict[str, Any]
 PARTS = ("scheduler", "database", "kube-apiserver")
 BLOWS = ((PARTS[0],), (PARTS[0],), (PARTS[1],), (PARTS[2],), PARTS[:2], PARTS[1:], PARTS[::2], PARTS)
-SEED = int(os.environ.get("FAIRLEAD_CHAOS_SEED") or random.SystemRandom().randrange(10**6))
-"""Another one in each run unless it is given; tests print it."""
+SEED = int(os.environ.get("FAIRLEAD_CHAOS_SEED") or 6)
+"""What is submitted and killed, in which order; tests print it. The moments still differ from run to run."""
 
 
 def rounds(usual: int) -> int:

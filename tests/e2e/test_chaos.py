@@ -1,6 +1,7 @@
 """Real processes are killed at random over hundreds of groups; an independent checker judges what came of it.
 
-Another seed in each run, printed; FAIRLEAD_CHAOS_SEED and FAIRLEAD_CHAOS_ROUNDS repeat one and prolong it.
+The seed is the same in each run and printed; FAIRLEAD_CHAOS_SEED names another one, FAIRLEAD_CHAOS_ROUNDS goes on
+for longer.
 """
 
 import contextlib
