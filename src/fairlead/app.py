@@ -217,6 +217,7 @@ class Life:
             watching.append(asyncio.create_task(self._fenced(), name="fence"))
         for number in (signal.SIGINT, signal.SIGTERM):
             _on_signal(number, partial(self._stop, running))
+        _spare_the_collector()  # only now does nothing hold the life before this one any more
         try:
             await asyncio.wait((running, *watching), return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -298,7 +299,6 @@ async def serve(options: Options, settings: Settings, data: Path) -> None:
         queues = {queue.name: queue.policy for queue in settings.queues}
         started = {"scheduler": settings.scheduler, "api": server.url, "data": str(data), "queues": queues}
         _log.info("scheduler started", **started)
-        _spare_the_collector()
         on_lead = partial(tell_address, data, server.url, leads=True)
         for record in recordings(options.record):
             lost = await life.run(record, on_lead)
@@ -307,7 +307,6 @@ async def serve(options: Options, settings: Settings, data: Path) -> None:
             _log.warning("steps down", reason=lost)
             life = Life(options, life.settings, access, data, elector)
             source.turn_to(life.engine.state, life.metrics, life.auditor)
-            gc.collect()  # nothing is urgent now, and the old engine may be large
         _log.info("scheduler stopped")
     finally:
         if door is not None:
@@ -377,5 +376,7 @@ def _on_signal(number: signal.Signals, react: Callable[[], object]) -> None:
 
 
 def _spare_the_collector() -> None:
+    gc.unfreeze()
+    gc.collect()  # nothing is urgent now, and an old engine may be large
     gc.freeze()  # what start-up made lives as long as the process: it need not be walked again
     gc.set_threshold(20_000, 20, 50)  # cycles are rare here; walking the heap for them should be too

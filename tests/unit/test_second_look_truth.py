@@ -1,6 +1,8 @@
 """What a second reading of the ladder, of races and of set-asides has found: worlds that went wrong."""
 
 import asyncio
+import gc
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 
@@ -212,3 +214,23 @@ async def test_RA3_it_connects_to_the_database_only_then(tmp_path: Path) -> None
             await life._elected(elector)  # for another connection of the same life
         assert len(api.requests) == seen
         await life.kube.close()
+
+
+async def test_RA3_nothing_is_left_of_a_life_that_is_over(tmp_path: Path) -> None:
+    async with FakeApi() as api:
+        elector = Elector(Alone(), Timing())
+        options = app.Options(database_url="postgresql://127.0.0.1:1/x")
+        old: list[weakref.ref[object]] = []
+        for _ in range(3):
+            life = app.Life(options, Settings(), api.access, tmp_path, elector)
+            old.append(weakref.ref(life.engine))
+            running = asyncio.create_task(life.run(None, lambda: None))
+            async with asyncio.timeout(60):
+                while not life.engine.state.version:
+                    await asyncio.sleep(0.01)
+                life.store.fenced.set()  # another one leads
+                assert "another one writes" in await running
+        del life, running
+        gone = [each() is None for each in old]
+    gc.unfreeze()
+    assert gone == [True, True, False]  # signals still go to the last one
