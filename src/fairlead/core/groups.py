@@ -290,7 +290,8 @@ def _latest_end(owners: list[Owner]) -> int:
 def _whole(group: Group) -> None:
     """Every member that the start was granted for was bound at some time: the start has succeeded."""
     group.recovering_since = group.attempts = group.evictions = group.backoff_until = 0
-    group.broken = ""
+    if not group.crowded:
+        group.broken = ""
 
 
 def _over_before_its_end(group: Group, found: Members, owners: list[Owner]) -> bool:
