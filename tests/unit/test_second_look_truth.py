@@ -12,6 +12,7 @@ from msgspec import structs
 from test_races import evicted, foreign, job, over, world_of
 
 from fairlead import app
+from fairlead.control.ladder import MAX_EVICTIONS
 from fairlead.core.encounters import MOMENT
 from fairlead.core.invariants import check
 from fairlead.kube.lease import Elector, Lease, Spec, Timing
@@ -113,6 +114,39 @@ def test_D4_who_is_to_give_way_is_not_forgotten_while_that_fails() -> None:
     world._evict = evict  # type: ignore[method-assign]
     world.run(world.settings.request_timeout + 1_000)
     assert over(world) == [] and "a-0" not in world.pods
+
+
+def test_D4_all_members_of_a_gang_can_give_way_at_one_time() -> None:
+    world = world_of(nodes=MAX_EVICTIONS + 2)
+    job(world, "a", MAX_EVICTIONS + 2)
+    world.run(100)
+    for i in range(MAX_EVICTIONS + 2):
+        foreign(world, f"other-{i}", f"n{i}")
+    world.run(30_000)
+    assert over(world) == [] and len(evicted(world)) == MAX_EVICTIONS + 2
+
+
+class Busy(Faults):
+    """One member is bound some seconds after the others."""
+
+    def bind(self, bind: cmd.Bind) -> BindError | None:
+        self.asked = getattr(self, "asked", 0) + (bind.pod == "a-1")
+        return BindError.BUSY if bind.pod == "a-1" and self.asked < 4 else None
+
+
+def test_D4_a_group_that_is_crowded_before_it_is_whole_stays_flagged() -> None:
+    world = World(faults=Busy())
+    for i in range(2):
+        world.node(node(f"n{i}", cpu=4))
+    gang(world, "a", 2, cpu=4)
+    world.run(50)
+    foreign(world, "other", world.pods["a-0"].node, cpu=1)
+    world.run(30_000)
+    (group,) = world.engine.state.groups.values()
+    assert group.phase is Phase.RUNNING and group.broken and over(world)
+    world.pod_gone("other")
+    world.run(1_000)
+    assert not (group.broken or group.crowded or over(world))
 
 
 class Slow(Faults):

@@ -60,7 +60,8 @@ def _evict(state: State, pod: Pod, lack: dict[int, int]) -> list[Command]:
     if group is None or not spare(state, [pod]) or group.evictions >= MAX_EVICTIONS:
         return []
     _give_back(state, pod, lack)
-    group.evictions += 1
+    if not any(uid in state.leaving for uid in group.pods):  # members that go together count once
+        group.evictions += 1
     text = f"another scheduler placed pods on {pod.node}, and not all fit: this one gives way"
     state.alarms.append((_ref(pod), Why.YIELDED, text))
     return [evict(state, pod, text)]
