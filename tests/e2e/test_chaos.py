@@ -1,7 +1,7 @@
 """Real processes are killed at random over hundreds of groups; an independent checker judges what came of it.
 
-The seed is the same in each run and printed. FAIRLEAD_CHAOS_SEED names another one, FAIRLEAD_CHAOS_ROUNDS goes
-on for longer.
+The seed is the same in each run and printed. FAIRLEAD_CHAOS_SEED names another one, and
+FAIRLEAD_CHAOS_ROUNDS goes on for longer.
 """
 
 import contextlib
