@@ -88,6 +88,37 @@ def test_what_was_acknowledged_before_a_backup_was_restored_is_bound_again() -> 
     assert world.pods["a-0"].node == "n0" and not world.engine.state.intents
 
 
+def test_a_backup_restored_with_higher_versions_is_noticed_by_the_list() -> None:
+    """As `etcdutl snapshot restore --bump-revision` does: the list is newer than all, what is in it older."""
+    world = World()
+    world.node(node("n0", cpu=1))
+    gang(world, "a", 1, cpu=1)
+    old = world.pods["a-0"]
+    world.run(1_000)
+    assert world.engine.state.pods["a-0"].node == "n0"
+    world.pods["a-0"] = old
+    world.version += 1_000_000
+    world.tell(*world.listing("pods"))
+    world.run(1)
+    assert world.engine.state.pods["a-0"] == old and check(world.engine.state) == []
+    world.run(60_000)
+    assert world.pods["a-0"].node == "n0"
+
+
+def test_older_news_that_a_list_does_not_confirm_is_none() -> None:
+    world = World()
+    world.node(node("n0", cpu=1))
+    gang(world, "a", 1, cpu=1)
+    old = world.pods["a-0"]
+    world.run(1_000)
+    world.tell(ev.PodSeen(old), *world.listing("pods"))  # late, and then the truth
+    world.run(1)
+    world.tell(*world.listing("pods"), ev.PodSeen(old))
+    world.tell(ev.PodSeen(old), ev.Listed("Pod", ("a-0",), old.version))  # a list of that time
+    world.run(1)
+    assert world.engine.state.pods["a-0"].node == "n0"
+
+
 def test_D4_who_has_been_there_for_long_does_not_give_way_for_one_that_is_not_there_yet() -> None:
     world = world_of(nodes=1, cpu=4)
     job(world, "old", 1, cpu=3)

@@ -42,7 +42,10 @@ def reduce(state: State, event: ev.Event) -> None:
 def _pod_seen(state: State, event: ev.PodSeen) -> None:
     pod = event.pod
     old = state.pods.get(pod.uid)
+    state.older.pop(pod.uid, None)
     if (old is not None and pod.version <= old.version) or pod.uid in state.tombstones:
+        if old is not None and pod.version < old.version:
+            state.older[pod.uid] = pod
         return
     state.pods[pod.uid] = pod
     if pod.shape.rules is not NO_RULES and state.spoken.hear(pod.shape):
@@ -260,6 +263,7 @@ def _listed(state: State, event: ev.Listed) -> None:
     if event.kind == "Pod":
         for uid in [u for u, pod in state.pods.items() if u not in present and pod.version <= event.version]:
             _pod_gone(state, ev.PodGone(uid, event.version))
+        _believe(state, event.version)
     elif event.kind == "Node":
         for uid in [u for u in state.node_uids if u not in present and _older(state, u, event.version)]:
             _node_gone(state, ev.NodeGone(uid, event.version))
@@ -272,6 +276,16 @@ def _listed(state: State, event: ev.Listed) -> None:
             if o.kind == event.kind and u not in present and o.version <= event.version
         ]:
             _owner_gone(state, ev.OwnerGone(uid, event.version))
+
+
+def _believe(state: State, version: int) -> None:
+    """A list cannot tell of less than was known before it was made, unless a backup was restored since."""
+    older, state.older = state.older, {}
+    for uid, pod in older.items():
+        known = state.pods.get(uid)
+        if known is not None and known.version <= version:
+            state.pods[uid] = structs.replace(known, version=-1)
+            _pod_seen(state, ev.PodSeen(pod))
 
 
 def _older(state: State, uid: str, version: int) -> bool:

@@ -124,6 +124,7 @@ class State(Waiting):
         self.to_bind: dict[str, None] = {}
         self.settled: list[str] = []
         self.tombstones: dict[str, int] = {}
+        self.older: dict[str, Pod] = {}  # came after newer news; a list may show that it is true
         self.early: dict[str, int] = {}
         """Our pods seen before the store told its groups -> when; they join theirs once it has."""
         self.restored_pods: dict[str, str] = {}
@@ -162,8 +163,7 @@ class State(Waiting):
         self.raced: dict[str, int] = {}
         """Nodes on which others met ours and not all fit -> when to ask again for room (`control.races`)."""
         self.races = 0
-        self.leaving: dict[str, None] = {}
-        """Pods whose eviction was asked for, until they are gone or it has failed."""
+        self.leaving: dict[str, None] = {}  # pods whose eviction was asked for, until gone or failed
         self.noted: dict[str, None] = {}
         """Groups about which something was decided that is to be saved or told; they are as they were."""
         self._timers: list[tuple[int, int, str]] = []
