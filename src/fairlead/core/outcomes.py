@@ -132,12 +132,12 @@ def bind_failed(state: State, event: ev.BindFailed) -> None:
 
 
 def evicted(state: State, event: ev.Evicted) -> None:
-    """One that could not be carried out does not count against its group's few: it is asked for again."""
+    """A round of them that came to nothing does not count against its group's few: it is asked for again."""
     if event.ok:
         return
     state.leaving.pop(event.pod, None)
     group = state.groups.get(state.group_of.get(event.pod, ""))
-    if group is not None and group.evictions:
+    if group is not None and group.evictions and not any(uid in state.leaving for uid in group.pods):
         group.evictions -= 1
 
 
