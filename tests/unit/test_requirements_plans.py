@@ -8,7 +8,7 @@ from test_requirements_time import AHEAD, HOUR, MINUTE, granted, group, machine,
 
 from fairlead.control import RECONCILERS
 from fairlead.core.cycle import plan_now
-from fairlead.core.engine import Engine
+from fairlead.core.engine import PATIENCE, Engine
 from fairlead.core.invariants import check
 from fairlead.core.snapshot import Snapshot
 from fairlead.model import command as cmd
@@ -53,7 +53,7 @@ def test_I16_a_plan_is_made_from_a_frozen_view():
         ev.NodeSeen(Node("u9", "n9", 901, (("cpu", 64_000), ("pods", 110)))),
         ev.PodGone("last-0", 902),
         ev.PodSeen(structs.replace(pods[0], uid="new-0", name="new-0", version=903, labels={}, priority=9)),
-        ev.Tick(world.now + 2 * HOUR),
+        ev.Tick(world.now + PATIENCE - 1000),
     ]
     for event in news:
         assert not proposals(engine.learn([event]))
