@@ -91,7 +91,10 @@ def test_demo_runs_all_examples_and_cleans_up(start: Start, place: Path) -> None
         word for line in summary for word in line.split() if word in ("completed", "rejected", "stopped")
     )
     assert outcomes == {"completed": 15, "rejected": 1, "stopped": 3}
-    assert any("too-big" in line and "rejected" in line and "cpu=20" in line for line in summary)
+    (row,) = [
+        i for i, line in enumerate(summary) if "too-big" in line
+    ]  # its reason goes on in the next lines
+    assert "rejected" in summary[row] and "cpu=20" in " ".join(summary[row : row + 4])
     # Where there is no terminal every change is a line.
     for state in ("waiting", "running", "completed"):
         assert any(f"second           {state}" in line for line in lines), state
