@@ -9,6 +9,7 @@ from __future__ import annotations
 import http.client
 import ssl
 import threading
+import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -20,6 +21,9 @@ import msgspec
 from fairlead.localcluster.errors import ClusterError
 
 CONNECTIONS = 16
+IDLE = 45.0
+"""Seconds after which a connection is not used again: the API server drops idle ones after 90, in mid-request
+if need be, and a POST must not be repeated."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,8 @@ class Client:
         self, method: str, path: str, body: object = None, content: str = "application/json"
     ) -> Answer:
         """One request on this thread's connection; a connection that was dropped meanwhile is renewed."""
+        if time.monotonic() - getattr(self._local, "used", 0.0) > IDLE:
+            self.close()
         data = None if body is None else msgspec.json.encode(body)
         headers = {"Content-Type": content, "Accept": "application/json"}
         reused = getattr(self._local, "connection", None) is not None
@@ -97,7 +103,9 @@ class Client:
             self._local.connection = connection
         connection.request(method, path, body=data, headers=headers)
         response = connection.getresponse()
-        return Answer(response.status, response.read())
+        answer = Answer(response.status, response.read())
+        self._local.used = time.monotonic()
+        return answer
 
     def create_all(self, path: str, manifests: Iterable[Any], done: Callable[[int], None]) -> None:
         """Create many objects at once over several connections; one that exists is left as it is."""
