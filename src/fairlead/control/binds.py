@@ -68,9 +68,8 @@ def _due(state: State) -> Iterator[tuple[Intent, Pod]]:
 def _spoiled(state: State, intent: Intent, pod: Pod) -> BindError | None:
     """Why, as far as the watch has told, the pod must not be bound there; None if it may."""
     if pod.deleting or pod.gated or pod.annotations.get(REVOKED) == intent.grant:
-        return (
-            BindError.CHANGED
-        )  # what is revoked stays so: else nobody could tell when it is safe to give up
+        # What is revoked stays so: else nobody could tell when it is safe to give up.
+        return BindError.CHANGED
     inventory = state.inventory
     row = inventory.rows.get(intent.node)
     if row is None or not inventory.classes().now(constraints(pod.shape))[row]:
