@@ -2,22 +2,11 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import psycopg
 import pytest
-from store_support import (
-    Events,
-    TcpServer,
-    folder,
-    free_port,
-    fresh_database,
-    group,
-    record,
-    rows,
-    running,
-    until,
-)
+from store_support import Events, group, record, rows, running, until
 
 from fairlead.model.command import SaveGroups
 from fairlead.model.event import (
@@ -29,26 +18,9 @@ from fairlead.model.event import (
     StoreReady,
     Synced,
 )
-from fairlead.store import binaries
 from fairlead.store.postgres import PostgresStore
 
 NOW = 1_700_000_100_000
-
-
-@pytest.fixture(scope="module")
-def server_url() -> Iterator[str]:
-    with folder() as path:
-        server = TcpServer(binaries.bundled(), path, free_port())
-        server.create()
-        server.start()
-        yield server.url
-        server.stop()
-
-
-@pytest.fixture
-def database(server_url: str) -> Iterator[str]:
-    with fresh_database(server_url) as url:
-        yield url
 
 
 class Replica:
