@@ -170,7 +170,7 @@ async def test_changes_and_deletions_are_told(world: World) -> None:
 
 
 async def test_pages_give_the_same_as_a_streamed_list(cluster: Cluster, monkeypatch: Any) -> None:
-    monkeypatch.setattr("fairlead.kube.watch.PAGE", 3)
+    monkeypatch.setattr("fairlead.kube.pages.PAGE", 3)
     told: list[list[Any]] = []
     client = ApiClient(load(cluster.kubeconfig))
     for streaming in (True, False):

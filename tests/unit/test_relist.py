@@ -83,7 +83,7 @@ async def test_what_cannot_be_read_is_there_all_the_same(api: FakeApi, client: A
 
 
 async def test_nobody_there_is_an_error(api: FakeApi, client: ApiClient, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(module, "TIMEOUT", 0.3)
+    monkeypatch.setattr("fairlead.kube.pages.TIMEOUT", 0.3)
 
     async def silent(_: Any) -> Any:
         await asyncio.sleep(30)

@@ -8,25 +8,18 @@ few objects at a time, so that it holds up no bind. Must not touch the watches o
 import asyncio
 from collections.abc import Sequence
 
-import msgspec
-
 from fairlead.kube.client import ApiClient
 from fairlead.kube.errors import ApiError
-from fairlead.kube.structs import ObjectList
+from fairlead.kube.pages import pages
 from fairlead.kube.translate import Kind, uid_in, uid_of
 from fairlead.model.audit import Listing
 from fairlead.model.event import Told
 from fairlead.wire.pod import version_of
 
-PAGE = 500
 STEP = 50
 """Objects read at a time: one takes some 30 microseconds."""
 TRIES = 3
 """A snapshot may expire between two of its pages (410); then the list begins anew."""
-TIMEOUT = 60.0
-"""Seconds for one page."""
-
-_list = msgspec.json.Decoder(ObjectList).decode
 
 
 async def relist(client: ApiClient, kinds: Sequence[Kind]) -> list[Listing]:
@@ -44,20 +37,19 @@ async def relist(client: ApiClient, kinds: Sequence[Kind]) -> list[Listing]:
 async def _listing(client: ApiClient, kind: Kind) -> Listing:
     for _ in range(TRIES - 1):
         try:
-            return await _pages(client, kind)
+            return await _whole(client, kind)
         except ApiError as error:
             if error.status != 410:
                 raise
-    return await _pages(client, kind)
+    return await _whole(client, kind)
 
 
-async def _pages(client: ApiClient, kind: Kind) -> Listing:
+async def _whole(client: ApiClient, kind: Kind) -> Listing:
     items: dict[str, Told] = {}
     unread: dict[str, None] = {}
-    token = ""
-    while True:
-        params = {"limit": str(PAGE), **({"continue": token} if token else {})}
-        page = _list(await client.get(kind.path, params=params, timeout=TIMEOUT))
+    version = 0
+    async for page in pages(client, kind.path):
+        version = version_of(page.metadata.resource_version)
         for count, raw in enumerate(page.items):
             item = kind.seen(raw, _uncounted)
             if item is None:
@@ -66,10 +58,7 @@ async def _pages(client: ApiClient, kind: Kind) -> Listing:
                 items[uid_of(item)] = item
             if count % STEP == STEP - 1:
                 await asyncio.sleep(0)
-        token = page.metadata.token
-        if not token:
-            version = version_of(page.metadata.resource_version)
-            return Listing(kind.name, version, tuple(items.values()), tuple(unread))
+    return Listing(kind.name, version, tuple(items.values()), tuple(unread))
 
 
 def _uncounted(_: str) -> None:

@@ -18,6 +18,7 @@ import structlog
 from fairlead.kube.client import ApiClient
 from fairlead.kube.errors import ApiError, KubeError, Silent, Unreachable
 from fairlead.kube.lines import LineSplitter
+from fairlead.kube.pages import pages
 from fairlead.kube.structs import ObjectList, Status, WatchEvent
 from fairlead.kube.translate import Kind, Line, complain, place, uid_in, uid_of
 from fairlead.model.event import Event, Listed, NodeSeen, OwnerSeen, PodSeen, Rewound, Synced, ThingSeen
@@ -27,7 +28,6 @@ from fairlead.wire.structs import MetadataOnly
 
 log = structlog.get_logger("fairlead.kube")
 
-PAGE = 500
 IDLE = 30.0
 """Seconds without a byte after which a watch is opened anew: it may be dead and nobody says so.
 
@@ -264,21 +264,14 @@ class Reflector:
 
     async def _paged_list(self) -> None:
         """Pages of one snapshot; all carry its version. A page that expired (410) starts anew."""
-        found = Found()
-        token = ""
-        while True:
-            params = {"limit": str(PAGE)}
-            if token:
-                params["continue"] = token
-            answer = await self._client.get(self._kind.path, params=params, timeout=60.0)
-            page = _list(answer)
+        found, version = Found(), 0
+        async for page in pages(self._client, self._kind.path):
             for raw in page.items:
                 item = self._kind.seen(raw, self._count)
                 found.add(item, "" if item else uid_in(raw))
+            version = version_of(page.metadata.resource_version)
             await asyncio.sleep(0)
-            token = page.metadata.token
-            if not token:
-                return self._finish_list(found, version_of(page.metadata.resource_version))
+        self._finish_list(found, version)
 
     def _finish_list(self, found: Found, version: int) -> None:
         events = found.events(self._kind.name, version)
