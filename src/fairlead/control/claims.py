@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from fairlead.core.assume import assume, claims_of, done, failed
 from fairlead.core.live import Intent
+from fairlead.core.refs import of_pod
 from fairlead.core.state import State
 from fairlead.core.surroundings import Choice
 from fairlead.model.command import Announce, BindClaim, Command, ObjectRef
@@ -101,8 +102,7 @@ def _refuse(state: State, intent: Intent, pod: Pod, why: str) -> Announce:
     intent.error = BindError.REFUSED
     state.touch(intent.group)
     state.wake(state.now, intent.group)
-    ref = ObjectRef("Pod", pod.namespace, pod.name, pod.uid, pod.version)
-    return Announce(ref, Why.BACKOFF, f"not bound to {intent.node}: {why}", warning=True)
+    return Announce(of_pod(pod), Why.BACKOFF, f"not bound to {intent.node}: {why}", warning=True)
 
 
 def _ask(state: State, intent: Intent, choice: Choice) -> list[Command]:

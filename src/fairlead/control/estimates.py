@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from fairlead.core.durations import instant, rfc3339, soon
 from fairlead.core.estimates import far
 from fairlead.core.live import Group
+from fairlead.core.refs import of_owner, of_pod
 from fairlead.core.state import State
 from fairlead.model.command import Announce, Command, ObjectRef, PatchAnnotation
 from fairlead.model.group import Phase, Why
@@ -87,7 +88,4 @@ def _holder(state: State, group: Group) -> Owner | Pod | None:
 
 
 def _ref(holder: Owner | Pod) -> ObjectRef:
-    """A pod with its version: whoever writes too late must fail (a bind carries the version, too)."""
-    if isinstance(holder, Pod):
-        return ObjectRef("Pod", holder.namespace, holder.name, holder.uid, holder.version)
-    return ObjectRef(holder.kind, holder.namespace, holder.name, holder.uid)
+    return of_pod(holder) if isinstance(holder, Pod) else of_owner(holder)

@@ -17,10 +17,10 @@ from collections.abc import Sequence
 from fairlead.control.spare import evict, spare
 from fairlead.core.groups import Members, members, move
 from fairlead.core.live import Group, Intent
+from fairlead.core.refs import of_pod
 from fairlead.core.state import State
-from fairlead.model.command import REVOKED, Announce, Command, ObjectRef, Revoke
+from fairlead.model.command import REVOKED, Announce, Command, Revoke
 from fairlead.model.group import Phase, Reason, Why
-from fairlead.model.pod import Pod
 
 MAX_EVICTIONS = 3
 _BACKOFF = (1_000, 2_000, 5_000, 10_000, 30_000)
@@ -99,7 +99,7 @@ def _revoke(state: State, intent: Intent) -> list[Command]:
         return []
     intent.revoke_again_at = state.now + state.settings.request_timeout
     state.wake(intent.revoke_again_at, intent.group)
-    return [Revoke(_ref(state.pods[intent.pod]), intent.grant)]
+    return [Revoke(of_pod(state.pods[intent.pod]), intent.grant)]
 
 
 def _pause(state: State, group: Group) -> None:
@@ -146,16 +146,12 @@ def _step_three(state: State, group: Group, found: Members) -> list[Command]:
         group.bound_at = group.bound_at or state.now
         move(state, group, Phase.RUNNING, Reason(Why.BROKEN, text))
         state.touch(group.id)
-        return [Announce(_ref(found.bound[0]), Why.BROKEN, text, warning=True)] if found.bound else []
+        return [Announce(of_pod(found.bound[0]), Why.BROKEN, text, warning=True)] if found.bound else []
     group.evictions += 1
     group.recovering_since = state.now
     state.wake(state.now + state.settings.recovery, group.id)
     commands: list[Command] = [evict(state, pod, text) for pod in recreated if not pod.deleting]
     if bare and not group.broken:
         group.broken = text
-        commands.append(Announce(_ref(found.bound[0]), Why.BROKEN, text, warning=True))
+        commands.append(Announce(of_pod(found.bound[0]), Why.BROKEN, text, warning=True))
     return commands
-
-
-def _ref(pod: Pod) -> ObjectRef:
-    return ObjectRef("Pod", pod.namespace, pod.name, pod.uid, pod.version)

@@ -7,8 +7,9 @@ Called by `control.ladder` and `control.races`. Never a bare pod, and never one 
 from collections.abc import Sequence
 
 from fairlead.core.losses import RECREATED_BY
+from fairlead.core.refs import of_pod
 from fairlead.core.state import State
-from fairlead.model.command import Evict, ObjectRef
+from fairlead.model.command import Evict
 from fairlead.model.pod import Pod
 
 
@@ -49,5 +50,4 @@ def _goes(state: State, pod: Pod) -> bool:
 def evict(state: State, pod: Pod, text: str) -> Evict:
     """Ask the pod to go, at once if nothing of it has run."""
     state.leaving[pod.uid] = None
-    ref = ObjectRef("Pod", pod.namespace, pod.name, pod.uid, pod.version)
-    return Evict(ref, text, None if pod.started else 0)
+    return Evict(of_pod(pod), text, None if pod.started else 0)

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from fairlead.core.estimates import unpromised
 from fairlead.core.groups import members
 from fairlead.core.live import Group
+from fairlead.core.refs import of_owner, of_pod
 from fairlead.core.state import State
 from fairlead.model.command import Announce, Command, ObjectRef, PatchCondition
 from fairlead.model.group import Outcome, Phase, Why
-from fairlead.model.pod import Pod
 
 _AT_ONCE = (Why.UNSATISFIABLE, Why.INVALID, Why.UNSUPPORTED, Why.BROKEN, Why.TIMEOUT, Why.SET_ASIDE)
 """Nothing else is going to happen by itself, so there is no point in waiting."""
@@ -35,7 +35,7 @@ def tell(state: State, touched: Sequence[Group]) -> list[Command]:
         pod = state.pods.get(uid)
         if pod is not None:
             note = f"the pod asks for group {wanted} now, but it has been placed: it stays where it is"
-            commands.append(Announce(_ref(pod), Why.IGNORED, note, warning=True))
+            commands.append(Announce(of_pod(pod), Why.IGNORED, note, warning=True))
     state.ignored_changes.clear()
     return commands
 
@@ -96,9 +96,9 @@ def regarding(state: State, group: Group) -> ObjectRef | None:
     for uid in group.owners if group.source == "job" else ():
         owner = state.owners.get(uid)
         if owner is not None:
-            return ObjectRef(owner.kind, owner.namespace, owner.name, owner.uid)
+            return of_owner(owner)
     for uid in group.pods:
-        return _ref(state.pods[uid])
+        return of_pod(state.pods[uid])
     return None
 
 
@@ -109,8 +109,4 @@ def _conditions(state: State, group: Group) -> list[Command]:
     wrong = [pod for pod in members(state, group).waiting if pod.condition != f"False/{word}"]
     if not wrong:
         return []
-    return [PatchCondition(tuple(_ref(pod) for pod in wrong), word, _sentence(state, group))]
-
-
-def _ref(pod: Pod) -> ObjectRef:
-    return ObjectRef("Pod", pod.namespace, pod.name, pod.uid, pod.version)
+    return [PatchCondition(tuple(of_pod(pod) for pod in wrong), word, _sentence(state, group))]
