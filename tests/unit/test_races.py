@@ -4,6 +4,7 @@ import pytest
 from asking_support import amounts, gang, node
 from msgspec import structs
 
+from fairlead.control import ACTING, RECONCILERS
 from fairlead.control.ladder import MAX_EVICTIONS
 from fairlead.core.encounters import MOMENT
 from fairlead.core.invariants import check
@@ -183,3 +184,24 @@ def test_evictions_that_fail_do_not_use_up_a_groups_few() -> None:
     foreign(world, "other", "n0")
     world.run(100_000)
     assert len(evicted(world)) > MAX_EVICTIONS and not group.broken
+
+
+def test_alarms_that_nobody_tells_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fairlead.core.state.ALARMS", 2)
+    world = world_of(nodes=4)
+    world.engine.reconcilers = ACTING
+    job(world, "a", 4)
+    world.run(10)
+    for i in range(4):
+        foreign(world, f"other-{i}", f"n{i}")
+    world.run(2_000)
+    state = world.engine.state
+    assert state.races == len(evicted(world)) == 4
+    assert [(ref.kind, ref.version > 0, why) for ref, why, _ in state.alarms] == [
+        ("Pod", True, Why.YIELDED)
+    ] * 2
+    world.engine.reconcilers = RECONCILERS
+    world.run(2_000)
+    world.node(node("n4"))  # any batch tells them
+    world.run(10)
+    assert len(said(world, Why.YIELDED)) == 2 and not state.alarms

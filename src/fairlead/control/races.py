@@ -12,7 +12,7 @@ from fairlead.control.ladder import MAX_EVICTIONS
 from fairlead.control.spare import evict, spare
 from fairlead.core.live import Group
 from fairlead.core.state import State
-from fairlead.model.command import Command, ObjectRef
+from fairlead.model.command import Command
 from fairlead.model.group import Why
 from fairlead.model.pod import Pod
 
@@ -63,7 +63,7 @@ def _evict(state: State, pod: Pod, lack: dict[int, int]) -> list[Command]:
     if not any(uid in state.leaving for uid in group.pods):  # members that go together count once
         group.evictions += 1
     text = f"another scheduler placed pods on {pod.node}, and not all fit: this one gives way"
-    state.alarms.append((_ref(pod), Why.YIELDED, text))
+    state.alarm(pod, Why.YIELDED, text)
     return [evict(state, pod, text)]
 
 
@@ -100,9 +100,5 @@ def _flag(state: State, node: str, pods: list[Pod]) -> None:
         if group is not None and not group.crowded:
             group.crowded = node
             group.broken = f"another scheduler placed pods on {node} at the same time, and not all fit there"
-            state.alarms.append((_ref(pod), Why.BROKEN, group.broken))
+            state.alarm(pod, Why.BROKEN, group.broken)
             state.note(group.id)
-
-
-def _ref(pod: Pod) -> ObjectRef:
-    return ObjectRef("Pod", pod.namespace, pod.name, pod.uid, pod.version)

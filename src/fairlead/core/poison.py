@@ -16,7 +16,6 @@ from fairlead.core.mistake import mistake
 from fairlead.core.reduce import reduce
 from fairlead.core.state import Poison, State
 from fairlead.model import event as ev
-from fairlead.model.command import ObjectRef
 from fairlead.model.group import Phase, Reason, Why
 from fairlead.model.pod import Pod, Shape
 
@@ -124,9 +123,8 @@ def _remember(state: State, key: str, poison: Poison, pod: Pod | None) -> None:
     state.poisonings += 1
     while len(state.poisoned) > _KEPT:
         del state.poisoned[next(iter(state.poisoned))]
-    if pod is not None and len(state.alarms) < _KEPT:
-        ref = ObjectRef("Pod", pod.namespace, pod.name, pod.uid, pod.version)
-        state.alarms.append((ref, Why.SET_ASIDE, _reason(poison.text).text))
+    if pod is not None:
+        state.alarm(pod, Why.SET_ASIDE, _reason(poison.text).text)
 
 
 def _reason(text: str) -> Reason:

@@ -13,6 +13,7 @@ from fairlead.core.ends import Ends
 from fairlead.core.filters.pods import PodIndex
 from fairlead.core.inventory import Inventory
 from fairlead.core.live import Group, Intent
+from fairlead.core.refs import of_pod
 from fairlead.core.snapshot import Order, Request
 from fairlead.core.spoken import Spoken
 from fairlead.core.surroundings import Surroundings
@@ -25,6 +26,8 @@ from fairlead.model.plan import Reserve
 from fairlead.model.pod import Amounts, Pod, Shape
 from fairlead.model.settings import Settings
 
+ALARMS = 1024
+"""No more than so many wait to be told."""
 IDLE = -1
 
 
@@ -155,7 +158,7 @@ class State(Waiting):
         """What was set aside (`core.poison`), by uid or group."""
         self.poisonings = 0
         self.alarms: list[tuple[ObjectRef, Why, str]] = []
-        """What people must be told at once; of this batch only."""
+        """What people must be told at once, by whoever tells the next batch; see `alarm`."""
         self.plan_after = 0
         """No plan before this time: the last one failed."""
         self.landed: dict[str, int] = {}
@@ -182,6 +185,11 @@ class State(Waiting):
     def note(self, group: str) -> None:
         """Let the group be saved and told of at the end of this batch; what its pods do has not changed."""
         self.noted[group] = None
+
+    def alarm(self, pod: Pod, why: Why, text: str) -> None:
+        """Let people be told at once, if not too much waits for that already (nobody tells before the sync)."""
+        if len(self.alarms) < ALARMS:
+            self.alarms.append((of_pod(pod), why, text))
 
     def reopen(self) -> None:
         """Something may fit now that did not, or stands before others that did not wait for it."""
