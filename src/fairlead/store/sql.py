@@ -1,4 +1,4 @@
-"""Loads the named statements of `queries.sql`.
+"""Loads the named statements of `queries.sql` and its kin, `queries_*.sql`.
 
 Used by every module here that talks to a database; there is no SQL elsewhere but in `migrations/`.
 Statements are bytes, which psycopg takes as they are; values are always bound, never put into the text.
@@ -7,6 +7,7 @@ Statements are bytes, which psycopg takes as they are; values are always bound, 
 import re
 from importlib.resources import files
 
+_FILE = re.compile(r"^queries(_\w+)?\.sql$")
 _NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 
 
@@ -19,4 +20,15 @@ def parse(text: str) -> dict[str, bytes]:
     return {name: body.strip().encode() for name, body in zip(names, bodies, strict=True)}
 
 
-SQL = parse((files("fairlead.store") / "queries.sql").read_text("utf-8"))
+def _all() -> dict[str, bytes]:
+    found: dict[str, bytes] = {}
+    for entry in files("fairlead.store").iterdir():
+        if _FILE.match(entry.name):
+            more = parse(entry.read_text("utf-8"))
+            if not found.keys().isdisjoint(more):
+                raise ValueError("a statement's name is used in two files")
+            found |= more
+    return found
+
+
+SQL = _all()
