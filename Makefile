@@ -87,8 +87,10 @@ bench: install ## All benchmarks, or one with BENCH=name
 BENCHES = $(sort $(patsubst bench/%.py,%,$(shell grep -ls '^if __name__ == ' bench/*.py)) \
   $(patsubst bench/%/__main__.py,%,$(wildcard bench/*/__main__.py)))
 
+PROTOS = $(wildcard src/fairlead/*/pb/*.proto src/fairlead/*/*/pb/*.proto)
+
 proto: install ## Generate the gRPC messages anew after a change of a .proto file
-	@$(BIN)/python -m grpc_tools.protoc -Isrc --python_out=src --pyi_out=src $(wildcard src/fairlead/api/rpc/pb/*.proto)
+	@$(BIN)/python -m grpc_tools.protoc -Isrc --python_out=src --pyi_out=src $(PROTOS)
 
 requirements: install ## Bring docs/requirements.md up to date with the tests
 	@$(BIN)/python tests/requirements_table.py --write
