@@ -4,7 +4,7 @@ Pure functions, called by `core.reduce` (key of a pod) and `core.groups` (demand
 sources (design.md §8): labels, then the Job, else the pod alone. Nothing here decides when to start.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from fairlead.core import durations
@@ -78,13 +78,16 @@ class Walltime(NamedTuple):
 
 def key_of(pod: Pod) -> Key:
     """The group of a pod, by its labels, else its Job, else alone."""
-    for name_label, _ in _NAMES:
-        name = pod.labels.get(name_label)
-        if name:
-            return Key(f"label:{pod.namespace}/{name}", "label", name)
+    if name := labelled(pod.labels):
+        return Key(f"label:{pod.namespace}/{name}", "label", name)
     if pod.owner is not None and pod.owner.kind == "Job":
         return Key(f"job:{pod.owner.uid}", "job", pod.owner.name)
     return Key(f"pod:{pod.uid}", "pod", pod.name)
+
+
+def labelled(labels: Mapping[str, str]) -> str:
+    """The name of the group that labels of a pod put it into; "" for none."""
+    return next((name for label, _ in _NAMES if (name := labels.get(label))), "")
 
 
 def demand(

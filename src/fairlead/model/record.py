@@ -138,3 +138,11 @@ class Part(Struct, frozen=True):
     pods: tuple[PodLife, ...] = ()
     nodes: tuple[NodeLife, ...] = ()
     marks: dict[str, int] = {}
+
+
+class Loaded(Struct, frozen=True):
+    """What the ledger has, for a recorder that goes on: pods not known to be gone, nodes as they are, marks."""
+
+    pods: dict[str, PodLife] = {}
+    nodes: dict[str, NodeLife] = {}
+    marks: dict[str, int] = {}

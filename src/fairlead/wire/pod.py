@@ -5,7 +5,7 @@ costly part, the Shape, is a function of the relevant parts of the spec in encod
 of one template cost one computation and share one Shape. Must not raise for anything an object may contain.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from functools import lru_cache
 
@@ -20,6 +20,7 @@ from fairlead.wire.resources import add as add_sums
 from fairlead.wire.rules import looked_at, match_labels, node_term, rules
 from fairlead.wire.structs import (
     Affinity,
+    Condition,
     Container,
     ContainerStatus,
     NodeSelector,
@@ -161,7 +162,7 @@ def shape(spec: PodSpec, status: PodStatus, labels: Mapping[str, str]) -> Shape:
 
 
 def parts_of(spec: PodSpec, status: PodStatus, labels: Mapping[str, str]) -> ShapeParts:
-    statuses = _status_requests(status.container_statuses, status.init_container_statuses)
+    statuses = status_requests(status.container_statuses, status.init_container_statuses)
     whole = status.resources and (status.resources.requests, status.allocated_resources)
     return ShapeParts(
         spec.containers or [],
@@ -179,11 +180,11 @@ def parts_of(spec: PodSpec, status: PodStatus, labels: Mapping[str, str]) -> Sha
         spec.host_network and not spec.host_users,
         statuses,
         whole,
-        bool(statuses or whole) and _infeasible(status),
+        bool(statuses or whole) and infeasible(status.conditions),
     )
 
 
-def _status_requests(*lists: list[ContainerStatus]) -> dict[str, StatusRequests]:
+def status_requests(*lists: Iterable[ContainerStatus]) -> dict[str, StatusRequests]:
     """Only where the kubelet reports `resources`; allocatedResources alone does not count."""
     return {
         each.name: (each.resources.requests, each.allocated_resources)
@@ -193,8 +194,9 @@ def _status_requests(*lists: list[ContainerStatus]) -> dict[str, StatusRequests]
     }
 
 
-def _infeasible(status: PodStatus) -> bool:
-    for condition in status.conditions:
+def infeasible(conditions: Iterable[Condition]) -> bool:
+    """Whether the kubelet says that a resize is never going to happen."""
+    for condition in conditions:
         if condition.type == "PodResizePending":
             return condition.reason == "Infeasible"
     return False
