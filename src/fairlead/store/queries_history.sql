@@ -1,0 +1,65 @@
+-- What `store.history` asks of the ledger. Column order is that of the structs in model/history.py and of
+-- NodeLife. Every filter is one line that an empty value turns off.
+
+-- name: at_once
+SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY
+
+-- name: history_pods
+SELECT p.uid, p.namespace, p.name, p.scheduler, p.owner_kind, p.owner_name, p."group", p.node, p.phase,
+       coalesce(how_ended(p.finished, p.deleted, p.lost, p.phase), ''), p.reason, p.exit_code,
+       coalesce(b.since, 0), coalesce(span_until(b.since, p.finished, p.deleted), 0),
+       p.created, p.queued, p.scheduled, p.bound, p.started, p.ready, p.finished, p.deleted, p.requests, p.labels
+FROM pod_life p
+CROSS JOIN LATERAL (SELECT span_since(p.node, p.bound, p.started, p.scheduled, p.first_seen) AS since) b
+WHERE (%(until)s::bigint = 0 OR coalesce(nullif(p.created, 0), p.first_seen) < %(until)s)
+  AND (%(since)s::bigint = 0 OR p.finished = 0 AND p.deleted = 0
+       OR least(nullif(p.finished, 0), nullif(p.deleted, 0)) > %(since)s)
+  AND (NOT %(open)s OR p.finished = 0 AND p.deleted = 0)
+  AND (NOT %(placed)s OR b.since IS NOT NULL)
+  AND (%(namespace)s = '' OR p.namespace = %(namespace)s)
+  AND (%(name)s = '' OR p.name = %(name)s)
+  AND (%(scheduler)s = '' OR p.scheduler = %(scheduler)s)
+  AND (%(node)s = '' OR p.node = %(node)s)
+  AND (%(group)s = '' OR p."group" = %(group)s)
+  AND (%(owner_kind)s = '' OR lower(p.owner_kind) = lower(%(owner_kind)s))
+  AND (%(owner)s = '' OR p.owner_name = %(owner)s)
+  AND p.labels @> %(labels)s::jsonb
+ORDER BY coalesce(b.since, 9223372036854775807), coalesce(nullif(p.queued, 0), p.created), p.namespace, p.name, p.uid
+
+-- name: history_nodes
+SELECT uid, name, since, version, capacity, allocatable, labels, taints, unschedulable, ready, conditions, until, lost
+FROM node_life
+WHERE (%(until)s::bigint = 0 OR since < %(until)s) AND (%(since)s::bigint = 0 OR until = 0 OR until > %(since)s)
+  AND (%(node)s = '' OR name = %(node)s)
+ORDER BY name, since, uid
+
+-- name: history_changes
+SELECT seq, at, seen, source, object, event, uid, namespace, name, node, scheduler, version, reason, message,
+       coalesce(extra::text, '')
+FROM change
+WHERE seq > %(after)s AND (%(since)s::bigint = 0 OR seen >= %(since)s) AND (%(until)s::bigint = 0 OR seen < %(until)s)
+  AND (%(object)s = '' OR lower(object) = lower(%(object)s))
+  AND (%(namespace)s = '' OR namespace = %(namespace)s)
+  AND (%(name)s = '' OR name = %(name)s)
+  AND (%(node)s = '' OR node = %(node)s OR object = 'Node' AND name = %(node)s)
+  AND (%(scheduler)s = '' OR scheduler = %(scheduler)s)
+ORDER BY seq
+
+-- name: history_last
+SELECT coalesce(max(seq), 0) FROM change
+
+-- name: history_gaps
+SELECT DISTINCT coalesce((extra ->> 'from')::bigint, at) AS "from", coalesce((extra ->> 'to')::bigint, seen)
+FROM change
+WHERE object = 'Recorder' AND event = 'Gap'
+  AND (%(until)s::bigint = 0 OR coalesce((extra ->> 'from')::bigint, at) < %(until)s)
+  AND coalesce((extra ->> 'to')::bigint, seen) > %(since)s
+ORDER BY 1, 2
+
+-- name: history_views
+SELECT c.relname, coalesce(obj_description(c.oid, 'pg_class'), ''), a.attname,
+       format_type(a.atttypid, a.atttypmod), coalesce(col_description(c.oid, a.attnum), '')
+FROM pg_class c
+JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0
+WHERE c.relkind = 'v' AND c.relnamespace = 'fairlead'::regnamespace
+ORDER BY c.relname, a.attnum
