@@ -25,7 +25,8 @@ from fairlead.control import RECONCILERS
 from fairlead.core.audit import comparing, drawing
 from fairlead.core.engine import Engine
 from fairlead.core.moment import Moment, picturing, take
-from fairlead.core.rebuild import Picture, Steps, now, rebuild
+from fairlead.core.rebuild import Picture, rebuild
+from fairlead.core.steps import Steps, now
 from fairlead.model import event as ev
 from fairlead.model.audit import Listing
 from fairlead.model.node import Node

@@ -7,8 +7,8 @@ from fairlead.core.audit import Look, Pictures, comparing, drawing, miscounted, 
 from fairlead.core.differences import named, of_columns
 from fairlead.core.engine import Engine
 from fairlead.core.moment import take
-from fairlead.core.rebuild import now
 from fairlead.core.state import State
+from fairlead.core.steps import now
 from fairlead.model import event as ev
 from fairlead.model.audit import Difference, Listing, Report
 from fairlead.runtime.audit import Auditor

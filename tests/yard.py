@@ -20,6 +20,7 @@ from fairlead.core.engine import Engine
 from fairlead.core.live import Group
 from fairlead.core.snapshot import Request, Snapshot
 from fairlead.core.state import IDLE
+from fairlead.core.steps import now
 from fairlead.model import command as cmd
 from fairlead.model import event as ev
 from fairlead.model.node import Node
@@ -143,14 +144,10 @@ class Yard(World):
 
     def _planned(self, snapshot: Snapshot) -> ev.PlanProposed:
         cycle = self._cycle(snapshot)
-        steps = cycle.run()
-        while True:
-            try:
-                next(steps)
-            except StopIteration as end:
-                if self.judge is not None:
-                    self.judge(Judged(self, snapshot, end.value, cycle.offers))
-                return ev.PlanProposed(end.value)
+        plan = now(cycle.run())
+        if self.judge is not None:
+            self.judge(Judged(self, snapshot, plan, cycle.offers))
+        return ev.PlanProposed(plan)
 
     # -- what happens ----------------------------------------------------------------------------------
 

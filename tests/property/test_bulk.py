@@ -13,6 +13,7 @@ from fairlead.core.inventory import Inventory
 from fairlead.core.match import Matcher
 from fairlead.core.picture import columns
 from fairlead.core.snapshot import Draft, Request, Snapshot, Task
+from fairlead.core.steps import now
 from fairlead.model.node import Node
 from fairlead.model.plan import Start
 from fairlead.model.pod import Shape
@@ -39,12 +40,7 @@ def snapshot(nodes: list[int], groups: list[tuple[tuple[int, int], ...]], match:
 
 
 def drain(view: Snapshot):
-    steps = bulk.place_all(Matcher(Draft(view), view.settings.match), view.waiting)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            return end.value
+    return now(bulk.place_all(Matcher(Draft(view), view.settings.match), view.waiting))
 
 
 groups_of = st.lists(

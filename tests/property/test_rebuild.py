@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from auditing import differences, digests, listings, look
 from fairlead.core.engine import Engine
 from fairlead.core.moment import picturing, take
-from fairlead.core.rebuild import now, rebuild
+from fairlead.core.rebuild import rebuild
+from fairlead.core.steps import now
 from fairlead.model import command as cmd
 from fairlead.model import event as ev
 from fairlead.sim.ops import MORE_VERBS, VERBS, Op

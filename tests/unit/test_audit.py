@@ -19,7 +19,7 @@ from fairlead.model.node import Taint
 from fairlead.model.owner import Owner
 from fairlead.model.pod import Pod, PodPhase, Shape
 from fairlead.model.thing import Namespace
-from fairlead.runtime import audit
+from fairlead.runtime import slices
 from fairlead.runtime.record import Recorder, replay
 from fairlead.sim.world import World
 
@@ -361,7 +361,7 @@ async def test_audits_come_by_themselves():
 
 
 async def test_others_have_their_turn_while_an_audit_runs(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(audit, "SLICE", 0.0)
+    monkeypatch.setattr(slices, "SLICE", 0.0)
     found = yard()
     for i in range(2000):
         found.world.pod(Pod(f"x{i}", "other", f"x{i}", 0, Shape(amounts()), node=f"n{i % 4}"))

@@ -23,8 +23,8 @@ from fairlead.cli.state import summary
 from fairlead.core.dump import dump
 from fairlead.core.engine import Engine
 from fairlead.core.moment import picturing, take
-from fairlead.core.rebuild import now
 from fairlead.core.state import State
+from fairlead.core.steps import now
 from fairlead.model import event as ev
 from fairlead.model.dump import Holds, LastAudit, StateDump
 from fairlead.model.pod import Pod, PodPhase, Shape

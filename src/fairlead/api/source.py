@@ -13,7 +13,7 @@ from typing import Protocol
 import msgspec
 
 from fairlead import __version__
-from fairlead.core import rebuild, story, views
+from fairlead.core import steps, story, views
 from fairlead.core.containment import pools, split
 from fairlead.core.dump import dump
 from fairlead.core.moment import picturing, take
@@ -170,7 +170,7 @@ class EngineSource:
         found, moment = dump(self._state, self._now(), __version__, self._warnings()), take(self._state)
         audit = self.audited()
         last = audit and LastAudit(audit.at, audit.result, len(audit.differences), audit.repaired)
-        picture = await asyncio.to_thread(rebuild.now, picturing(moment))
+        picture = await asyncio.to_thread(steps.now, picturing(moment))
         return msgspec.structs.replace(found, digest=picture.digest, audit=last)
 
     async def audit(self, repair: bool) -> Report | None:

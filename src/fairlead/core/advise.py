@@ -13,6 +13,7 @@ from fairlead.core.backfill import Ahead
 from fairlead.core.profile import shares
 from fairlead.core.relay import by_start
 from fairlead.core.snapshot import Draft, Promise, Snapshot
+from fairlead.core.steps import now
 from fairlead.model.plan import Decision, Reserve
 
 NAMED = 16
@@ -40,9 +41,4 @@ def nodes_of(
     for mark, end, duration in begun:
         ahead.started(shares(draft.log[mark:end]), duration)
     nearest = sorted(promised, key=by_start)[:NAMED]
-    steps = ahead.lay(nearest)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as done:
-            return {gid: ahead.nodes(offer) for gid, offer in done.value.items()}
+    return {gid: ahead.nodes(offer) for gid, offer in now(ahead.lay(nearest)).items()}

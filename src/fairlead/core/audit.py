@@ -10,7 +10,8 @@ from enum import StrEnum
 from typing import NamedTuple, cast
 
 from fairlead.core.moment import Known, Moment, Stored, picturing
-from fairlead.core.rebuild import STEP, Mark, Picture, Steps, rebuilding
+from fairlead.core.rebuild import STEP, Mark, Picture, rebuilding
+from fairlead.core.steps import Steps
 from fairlead.model import event as ev
 from fairlead.model.audit import Listing
 from fairlead.model.event import Told

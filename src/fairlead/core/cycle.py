@@ -25,6 +25,7 @@ from fairlead.core.pool import Pooled
 from fairlead.core.profile import shares
 from fairlead.core.relay import Offer, by_order, by_start, late
 from fairlead.core.snapshot import FIRST, Draft, Promise, Request, Snapshot
+from fairlead.core.steps import now
 from fairlead.model.group import Reason, Why
 from fairlead.model.plan import Decision, Placement, Plan, Reject, Reserve, Start, Wait
 
@@ -392,9 +393,4 @@ def plan(snapshot: Snapshot, source: str = "fairlead") -> Generator[None, None, 
 
 def plan_now(snapshot: Snapshot) -> Plan:
     """The same plan in one go, for simulation and replay."""
-    steps = plan(snapshot)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            return end.value
+    return now(plan(snapshot))

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from fairlead.core.audit import Found, Pictures
 from fairlead.core.moment import Known, Stored
-from fairlead.core.rebuild import STEP, Row, Steps
+from fairlead.core.rebuild import STEP, Row
+from fairlead.core.steps import Steps
 from fairlead.core.surroundings import name_of as thing_name
 from fairlead.model import quantity
 from fairlead.model.audit import Difference

@@ -10,8 +10,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fairlead.core.rebuild import STEP, Holding, Mark, Picture, Row, Steps, Tally, implied, picture, row
+from fairlead.core.rebuild import STEP, Holding, Mark, Picture, Row, Tally, implied, picture, row
 from fairlead.core.state import State
+from fairlead.core.steps import Steps
 from fairlead.core.surroundings import Shelf
 from fairlead.core.tenancy import Tenant, takes, with_places
 from fairlead.model.node import Node

@@ -1,24 +1,21 @@
 """What the cluster comes to, counted from plain objects by a plain loop: the judge of the incremental state.
 
 Called by `core.audit` and by benchmarks. It shares nothing with `core.inventory` but the nouns, so that an
-error there is not made here too. Work that takes long where there is much is a generator: each `yield` is a
-place where the caller may do something else. Must not look at the state.
+error there is not made here too. Must not look at the state.
 """
 
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from hashlib import blake2b
-from typing import TypeVar
 
 import msgspec
 from msgspec import Struct
 
+from fairlead.core.steps import Steps, now
 from fairlead.core.tenancy import PLACES, WHOLE
 from fairlead.model.node import Node
 from fairlead.model.pod import Amounts, Pod
 from fairlead.model.rules import EVERY_ADDRESS
 
-T = TypeVar("T")
-Steps = Generator[None, None, T]
 Mark = tuple[str, str, int]
 """Kind, uid and version of an object."""
 Holding = tuple[str, int, Amounts]
@@ -130,15 +127,6 @@ def _counted(node: Node, pods: list[Holding]) -> Row:
         tuple([(name, whole - used.get(name, 0)) for name, whole in capacity]),
         pods,
     )
-
-
-def now(steps: Steps[T]) -> T:
-    """The result, without a pause."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            return end.value
 
 
 def rebuild(

@@ -6,7 +6,8 @@ Called by `runtime.audit`. Pure.
 from collections.abc import Mapping
 
 from fairlead.core.audit import Pictures
-from fairlead.core.rebuild import STEP, Row, Steps
+from fairlead.core.rebuild import STEP, Row
+from fairlead.core.steps import Steps
 from fairlead.core.tenancy import PLACES
 from fairlead.core.views import natural
 from fairlead.model.audit import NodeAudit, Side

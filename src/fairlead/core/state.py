@@ -187,7 +187,7 @@ class State(Waiting):
         self.noted[group] = None
 
     def alarm(self, pod: Pod, why: Why, text: str) -> None:
-        """Let people be told at once, if not too much waits for that already (nobody tells before the sync)."""
+        """Let people be told at once, if not too much waits for that already: nobody may be telling."""
         if len(self.alarms) < ALARMS:
             self.alarms.append((of_pod(pod), why, text))
 

@@ -9,7 +9,7 @@ learned.
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import structlog
 from msgspec import structs
@@ -18,7 +18,6 @@ from fairlead.core.audit import Look, Pictures, comparing, drawing, miscounted, 
 from fairlead.core.differences import naming, of_columns, of_invariant
 from fairlead.core.invariants import check
 from fairlead.core.moment import Moment, take
-from fairlead.core.rebuild import Steps
 from fairlead.core.sides import comparison
 from fairlead.core.state import State
 from fairlead.model.audit import Difference, Listing, Report
@@ -27,10 +26,9 @@ from fairlead.model.event import Event, Repaired
 from fairlead.runtime.clock import Clock
 from fairlead.runtime.metrics import Metrics
 from fairlead.runtime.port import Inbox
+from fairlead.runtime.slices import sliced
 
-T = TypeVar("T")
 Relist = Callable[[], Awaitable[list[Listing]]]
-SLICE = 0.004
 INTERVAL = 600.0
 FIRST = 60.0
 """Seconds from the end of the first lists to the first audit."""
@@ -58,19 +56,6 @@ class Seen(NamedTuple):
     pictures: Pictures
     differences: list[Difference]
     miscounted: bool
-
-
-async def sliced(steps: Steps[T]) -> T:
-    """Run to the end, letting others have their turn every few milliseconds."""
-    begun = time.perf_counter()
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            return end.value
-        if time.perf_counter() - begun > SLICE:
-            await asyncio.sleep(0)
-            begun = time.perf_counter()
 
 
 class Auditor:
