@@ -1,8 +1,8 @@
 """What `fairlead simulate` is given: files whose format is told by their name, as one Workload.
 
-Called by the command line. Formats are read by `sim.swf`, `sim.logs`, `sim.openb` and `sim.manifests`; here
-are the choice between them and the machine. All that a user can mend is raised as FileError. Must not play
-anything.
+Called by the command line. Formats are read by `sim.swf`, `sim.logs`, `sim.openb`, `sim.trace` and
+`sim.manifests`; here are the choice between them and the machine. All that a user can mend is raised as
+FileError. Must not play anything.
 """
 
 from enum import Enum
@@ -13,7 +13,7 @@ from msgspec import structs
 from fairlead.model.node import Node
 from fairlead.model.pod import Pod
 from fairlead.model.rules import NO_RULES
-from fairlead.sim import logs, manifests, openb, swf
+from fairlead.sim import logs, manifests, openb, swf, trace
 from fairlead.sim.logs import Faults
 from fairlead.sim.scenario import Scenario, ScenarioError, parse
 from fairlead.sim.workload import Arrival, Workload
@@ -31,6 +31,7 @@ class Format(Enum):
     CSV = ".csv"
     MANIFESTS = ".yaml"
     SCENARIO = ".scn"
+    TRACE = ".trace"
 
 
 _ENDINGS = {
@@ -40,6 +41,7 @@ _ENDINGS = {
     ".yml": Format.MANIFESTS,
     ".json": Format.MANIFESTS,
     ".scn": Format.SCENARIO,
+    ".trace": Format.TRACE,
 }
 
 
@@ -49,7 +51,9 @@ def format_of(path: Path) -> Format:
         raise FileError(f"{path} is a folder: give one of the files in it")
     found = _ENDINGS.get(files.ending(path))
     if found is None:
-        raise FileError(f"{path}: what is it? Give a .swf, .csv, .yaml, .json or .scn file (also .gz or .xz)")
+        raise FileError(
+            f"{path}: what is it? Give a .swf, .csv, .trace, .yaml, .json or .scn file (also .gz or .xz)"
+        )
     return found
 
 
@@ -86,6 +90,8 @@ def load(
     text = files.text(path)
     if not text.strip():
         raise FileError(f"{path}: the file is empty")
+    if kind is Format.TRACE:
+        return _trace(path, text, limit, procs, nodes, nodes_file)
     faults = Faults(path, strict)
     if kind is Format.MANIFESTS:
         machine, arrivals = _manifests(path, text, limit, faults, procs, nodes, nodes_file)
@@ -102,6 +108,20 @@ def load(
     if not arrivals:
         raise FileError(f"{path}: nothing to simulate in it{_why(faults)}")
     return Workload(_name(path), tuple(machine), tuple(arrivals), _capacity(machine), tuple(faults.found))
+
+
+def _trace(path: Path, text: str, limit: int, procs: int, nodes: int, nodes_file: Path | None) -> Workload:
+    """A recorded cluster has its nodes; others may be tried."""
+    found = trace.read(path, text)
+    if procs or nodes:
+        found = found._replace(nodes=tuple(processors(procs, nodes)))
+    elif nodes_file is not None:
+        found = found._replace(nodes=tuple(read_nodes(nodes_file)))
+    if not found.nodes:
+        raise FileError(f"{path}: no node in it: give --nodes-file, --procs N or --nodes N")
+    if not found.jobs:
+        raise FileError(f"{path}: no job in it")
+    return trace.workload(found, limit)
 
 
 def read_nodes(path: Path) -> list[Node]:

@@ -1,12 +1,14 @@
 """The Standard Workload Format: one line of 18 fields per job, comments and the header behind `;`.
 
-Called by `sim.inputs`. It reads lines and judges none: what is dropped or cut, `sim.logs` decides.
+Called by `sim.inputs`, and by `fairlead history export` to write one. It reads lines and judges none: what is
+dropped or cut, `sim.logs` decides.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from fairlead.sim.logs import Faults, Job, number
+from fairlead.sim.trace import Trace
 
 FIELDS = 18
 _SIZE = re.compile(
@@ -39,3 +41,34 @@ def read(text: str, faults: Faults) -> Iterator[Job]:
             continue
         procs = requested if requested > 0 else allocated
         yield Job(line, fields[0], submit, run, procs, estimate)
+
+
+def write(trace: Trace) -> Iterator[str]:
+    """A trace as SWF (version 2.2): whole seconds and processors; users and queues by number, named above.
+
+    A job is as wide as its processors. What has not started has wait and run −1, as the format says.
+    """
+    users = _numbered(job.namespace for job in trace.jobs)
+    queues = _numbered(job.queue for job in trace.jobs)
+    yield "; Version: 2.2\n"
+    yield f"; UnixStartTime: {trace.head.begin // 1000}\n"
+    yield f"; MaxJobs: {len(trace.jobs)}\n"
+    yield f"; MaxNodes: {len(trace.nodes)}\n"
+    yield f"; MaxProcs: {trace.capacity}\n"
+    for kind, names in (("User", users), ("Queue", queues)):
+        for name, number_ in names.items():
+            yield f"; Note: {kind} {number_} is {name}\n"
+    for number_, job in enumerate(trace.jobs, 1):
+        procs = trace.procs(job)
+        submit = (job.at - trace.head.begin) // 1000
+        wait = max(job.start - job.at, 0) // 1000 if job.start else -1
+        run = max(round((job.end - job.start) / 1000), 1) if job.end and job.start else -1
+        asked = -(-job.estimate // 1000) if job.estimate else -1
+        status = 1 if job.end else -1
+        fields = [number_, submit, wait, run, procs if job.start else -1, -1, -1, procs, asked, -1, status]
+        fields += [users[job.namespace], -1, -1, queues[job.queue], -1, -1, -1]
+        yield " ".join(map(str, fields)) + "\n"
+
+
+def _numbered(names: Iterable[str]) -> dict[str, int]:
+    return {name: number_ for number_, name in enumerate(dict.fromkeys(names), 1)}
