@@ -1,4 +1,4 @@
-"""`api.SnifferService`: clients are taken as they are, wire bytes written by hand; a full sink is not felt."""
+"""`api.SnifferService`: clients taken as they are, wire bytes written by hand; a full sink is not felt."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
