@@ -4,7 +4,7 @@ Used by the services beside it and by `api.rpc.door`. A caller's mistake is one 
 anything else is INTERNAL and logged here. Must not know any service.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, NamedTuple, TypeVar
 
 import grpc
@@ -41,6 +41,9 @@ class Refusal(Exception):
 Handler = Callable[[bytes, "grpc.aio.ServicerContext[Any, Any]"], Awaitable[bytes]]
 Service = dict[str, Handler]
 """Methods by name."""
+StreamHandler = Callable[[AsyncIterator[bytes], "grpc.aio.ServicerContext[Any, Any]"], AsyncIterator[bytes]]
+Streams = dict[str, StreamHandler]
+"""Methods by name that take and give any number of messages."""
 
 _CODES: dict[type[Exception], grpc.StatusCode] = {
     JobspecError: grpc.StatusCode.INVALID_ARGUMENT,

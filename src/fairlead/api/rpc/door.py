@@ -4,13 +4,13 @@ Started inside the running event loop by the composition root and by `fairlead f
 unless told otherwise: it asks nobody who they are. Must not know any service.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import grpc
 import grpc.aio
 
-from fairlead.api.rpc.call import Service
+from fairlead.api.rpc.call import Service, Streams
 from fairlead.api.server import ServerError, is_loopback, listening
 
 MOST_BYTES = 1 << 29
@@ -45,9 +45,11 @@ def listen(text: str, remote: bool, flag: str) -> Listen:
 class Door:
     """The server in the running event loop."""
 
-    def __init__(self, services: Mapping[str, Service], at: Listen) -> None:
-        """Methods by name, by service."""
-        self._services, self._at = services, at
+    def __init__(
+        self, services: Mapping[str, Service], at: Listen, streams: Mapping[str, Streams] | None = None
+    ) -> None:
+        """Methods by name, by service: those of one question and one answer, and those of many."""
+        self._services, self._streams, self._at = services, streams or {}, at
         self._server: grpc.aio.Server | None = None
         self.address = ""
         """Where it listens; "" before the start."""
@@ -59,10 +61,7 @@ class Door:
         # gRPC alone would not say why it cannot listen, and would write lines of its own.
         listening(*self._at, "choose another address (port 0 takes a free one)").close()
         server = grpc.aio.server(options=_OPTIONS)
-        for name, methods in self._services.items():
-            handlers: dict[str, Any] = {
-                each: grpc.unary_unary_rpc_method_handler(run) for each, run in methods.items()
-            }
+        for name, handlers in self._handlers():
             server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(name, handlers),))
         try:
             port = server.add_insecure_port(str(self._at))
@@ -71,6 +70,12 @@ class Door:
         await server.start()
         self._server = server
         self.address = str(self._at._replace(port=port))
+
+    def _handlers(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        for name, methods in self._services.items():
+            yield name, {each: grpc.unary_unary_rpc_method_handler(run) for each, run in methods.items()}
+        for name, methods in self._streams.items():
+            yield name, {each: grpc.stream_stream_rpc_method_handler(run) for each, run in methods.items()}
 
     async def stop(self) -> None:
         """Finish the answers that are being given, at most for a second."""
