@@ -87,7 +87,7 @@ def through(name: str, node: str, created: int = 0, run: int = 10 * MINUTE, **mo
 
 PAST = (
     node("n0"),
-    node("n1", until=T0 + 30 * MINUTE),
+    node("n1"),
     node("n1", T0 + 30 * MINUTE, ready=False, conditions={"Ready": "KubeletStopped"}),
     through("a", "n0", 0, 10 * MINUTE),
     through("b", "n1", 0, 0),

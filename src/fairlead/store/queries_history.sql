@@ -27,10 +27,13 @@ WHERE (%(until)s::bigint = 0 OR coalesce(nullif(p.created, 0), p.first_seen) < %
 ORDER BY coalesce(b.since, 9223372036854775807), coalesce(nullif(p.queued, 0), p.created), p.namespace, p.name, p.uid
 
 -- name: history_nodes
-SELECT uid, name, since, version, capacity, allocatable, labels, taints, unschedulable, ready, conditions, until, lost
-FROM node_life
+SELECT * FROM (
+    SELECT uid, name, since, version, capacity, allocatable, labels, taints, unschedulable, ready, conditions,
+           coalesce(least(nullif(until, 0), lead(since) OVER (PARTITION BY name ORDER BY since, uid)), 0) AS until, lost
+    FROM node_life
+    WHERE %(node)s = '' OR name = %(node)s
+) states
 WHERE (%(until)s::bigint = 0 OR since < %(until)s) AND (%(since)s::bigint = 0 OR until = 0 OR until > %(since)s)
-  AND (%(node)s = '' OR name = %(node)s)
 ORDER BY name, since, uid
 
 -- name: history_changes

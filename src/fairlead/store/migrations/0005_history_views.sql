@@ -121,7 +121,8 @@ COMMENT ON COLUMN pod_node_intervals.gpu IS 'Requested GPUs.';
 COMMENT ON COLUMN pod_node_intervals.labels IS 'The pod''s labels as last seen.';
 
 CREATE VIEW node_capacity AS
-SELECT name AS node, uid, at_time(since) AS since, at_time(until) AS until,
+SELECT name AS node, uid, at_time(since) AS since,
+       at_time(least(nullif(until, 0), lead(since) OVER (PARTITION BY name ORDER BY since, uid))) AS until,
        coalesce((capacity ->> 'cpu')::numeric, 0) / 1000 AS capacity_cpu,
        coalesce((capacity ->> 'memory')::numeric, 0) AS capacity_memory, gpus(capacity) AS capacity_gpu,
        coalesce((allocatable ->> 'cpu')::numeric, 0) / 1000 AS cpu,
