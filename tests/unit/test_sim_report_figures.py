@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from sim_results import SECOND, job, result, small
 
-from fairlead.sim import figure, figure_gantt, figure_svg, figure_time, figure_width
+from fairlead.draw import svg
+from fairlead.sim import figure, figure_gantt, figure_time, figure_width
 from fairlead.sim.workload import Result
 
 WORDS = figure.Words("a <b> & c", "sub", [], [["measure", "easy"], ["wait", "1s*"]], ["said"])
@@ -88,7 +89,7 @@ def test_names_are_never_markup():
 
 def test_cells_hold_what_is_used():
     shown = result(job("a", 0, 0, 100, 2), job("b", 0, 50, 100, 2, backfilled=True))
-    times = figure_svg.Times(0, 100 * SECOND)
+    times = svg.Times(0, 100 * SECOND)
     found = figure_gantt._coverage(figure_gantt.pieces(shown), times, 4)
     assert found.sum(axis=(1, 2)) == pytest.approx([924 * 2, 924])
 
@@ -104,7 +105,7 @@ def test_means_and_peaks_of_stretches():
     ("most", "found"), [(0, [0]), (1, [0, 0.2, 0.4, 0.6, 0.8, 1.0]), (100, [0, 20, 40, 60, 80, 100])]
 )
 def test_ticks_are_round(most: float, found: list[float]):
-    assert figure_svg.ticks(most, 5) == found
+    assert svg.ticks(most, 5) == found
 
 
 def test_slowdown_has_a_box_per_width_and_policy():
@@ -130,7 +131,7 @@ def test_a_machine_that_is_nearly_idle_is_drawn_as_far_as_it_is_used():
 
 
 def test_there_is_no_half_of_a_job():
-    times = figure_svg.Times(0, 130 * SECOND)
+    times = svg.Times(0, 130 * SECOND)
     _, queue = figure_time.panels(small(), times, 1)
     assert ">1</text>" in queue.body
     assert ">0.5<" not in queue.body

@@ -101,6 +101,7 @@ SKELETON = (
     "control",
     "runtime",
     "wire",
+    "draw",
     "kube",
     "store",
     "sim",
@@ -115,7 +116,8 @@ ALLOWED = {
     "runtime/a.py": "import fairlead.control.a, asyncio, time",
     "wire/a.py": "import fairlead.model, datetime",
     "kube/a.py": "import fairlead.runtime.a, fairlead.wire.a, fairlead.model",
-    "sim/a.py": "import fairlead.wire.a",
+    "draw/a.py": "import numpy",
+    "sim/a.py": "import fairlead.wire.a, fairlead.draw.a",
     "localcluster/a.py": "import fairlead.model, subprocess",
     "cli/a.py": "import fairlead.kube.a, fairlead.localcluster.a, fairlead.store",
 }

@@ -1,53 +1,16 @@
-"""The figures of one or several simulations, as an SVG file or as one HTML page that needs nothing else.
+"""The figures of one or several simulations, as an SVG file or as one HTML page.
 
-Called by the command line, which brings the words and the table. Written by hand instead of with a plotting
-library: text that is small, the same each time, readable on light and dark ground, with titles under the
-mouse. No script, nothing loaded from elsewhere.
+Called by the command line, which brings the words and the table; `draw.page` puts them together.
 """
 
 from collections.abc import Sequence
-from html import escape
-from typing import NamedTuple
 
+from fairlead.draw import page as pages
+from fairlead.draw import svg
+from fairlead.draw.page import Words
 from fairlead.sim import figure_gantt, figure_time, figure_width
-from fairlead.sim import figure_svg as svg
 from fairlead.sim.report import until
 from fairlead.sim.workload import Result
-
-_LIGHT = "--ink:#1c2126;--faint:#68717b;--grid:#dfe3e8;--ground:#ffffff"
-_DARK = "--ink:#e4e7eb;--faint:#9aa3ad;--grid:#343a41;--ground:#16191d"
-_FIGURES = """
-svg.f{background:var(--ground);font:12px system-ui,sans-serif}
-svg.f text{fill:var(--ink)} svg.f text.faint{fill:var(--faint)}
-svg.f text.title{font-size:15px;font-weight:600}
-svg.f text.name{fill:#fff;font-size:11px;pointer-events:none}
-svg.f .grid{stroke:var(--grid)} svg.f .ground{fill:var(--ground);fill-opacity:.85}
-svg.f .bar{stroke:var(--ground);stroke-width:.5} svg.f .bar:hover{fill-opacity:1;stroke:var(--ink)}
-svg.f .hover{fill:transparent} svg.f .hover:hover{stroke:var(--ink);fill:var(--ink);fill-opacity:.08}
-svg.f .cells{image-rendering:pixelated} svg.f .median{stroke:var(--ink);stroke-width:2}
-svg.f .mean{fill:var(--ground);stroke:var(--ink);stroke-width:1.5;pointer-events:none}
-"""
-_PAGE = """
-body{background:var(--ground);color:var(--ink);font:15px/1.5 system-ui,sans-serif;margin:2rem auto;
-max-width:64rem;padding:0 1rem}
-h1{font-size:1.5rem;margin:0} h2{font-size:1.05rem;margin:2rem 0 0}
-figure{margin:0} svg.f{width:100%;height:auto}
-p{margin:.5rem 0} p.faint,figcaption{color:var(--faint);font-size:.9rem}
-table{border-collapse:collapse;margin:1rem 0;font-variant-numeric:tabular-nums}
-th,td{padding:.2rem .9rem;text-align:right;border-bottom:1px solid var(--grid)}
-th:first-child,td:first-child{text-align:left;padding-left:0} td.best{font-weight:700}
-.warn{border-left:4px solid #e0822b;padding-left:.8rem}
-"""
-
-
-class Words(NamedTuple):
-    """What is written above the figures. The first row of `table` is its head; `*` marks the best."""
-
-    title: str
-    subtitle: str
-    warnings: Sequence[str]
-    table: Sequence[Sequence[str]]
-    sentences: Sequence[str]
 
 
 def panels(results: Sequence[Result]) -> list[svg.Panel]:
@@ -67,57 +30,9 @@ def panels(results: Sequence[Result]) -> list[svg.Panel]:
 
 def page(results: Sequence[Result], words: Words) -> str:
     """A whole HTML document."""
-    figures = "".join(
-        f"<h2>{escape(panel.title)}</h2>\n<figure>{_drawing(panel.height, panel.body)}"
-        f"<figcaption>{escape(panel.caption)}</figcaption></figure>\n"
-        for panel in panels(results)
-    )
-    notes = "".join(f'<p class="warn">{escape(text)}</p>\n' for text in words.warnings)
-    said = "".join(f"<p>{escape(text)}</p>\n" for text in words.sentences)
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width,initial-scale=1">\n'
-        f"<title>{escape(words.title)}</title>\n<style>{_colours(':root')}{_PAGE}{_FIGURES}</style></head><body>\n"
-        f'<h1>{escape(words.title)}</h1>\n<p class="faint">{escape(words.subtitle)}</p>\n'
-        f"{notes}{_table(words.table)}\n{said}{figures}</body></html>\n"
-    )
+    return pages.page(panels(results), words)
 
 
 def drawing(results: Sequence[Result], words: Words) -> str:
     """All figures below one another in one SVG document."""
-    parts = [svg.text(svg.LEFT, 26, words.title, kind="title")]
-    y = 46
-    for text in (words.subtitle, *words.warnings):
-        parts.append(svg.text(svg.LEFT, y, text, kind="faint"))
-        y += 16
-    for panel in panels(results):
-        parts.append(svg.text(svg.LEFT, y + 32, panel.title, kind="title"))
-        y += 40
-        parts.append(f'<g transform="translate(0 {y})">{panel.body}</g>')
-        y += panel.height
-        if panel.caption:
-            parts.append(svg.text(svg.LEFT, y + 14, panel.caption, kind="faint"))
-            y += 18
-    return _drawing(y + 10, f"<style>{_colours('svg.f')}{_FIGURES}</style>{''.join(parts)}") + "\n"
-
-
-def _drawing(height: int, body: str) -> str:
-    box = f'viewBox="0 0 {svg.WIDTH} {height}" width="{svg.WIDTH}" height="{height}"'
-    return f'<svg xmlns="http://www.w3.org/2000/svg" class="f" {box}>{body}</svg>'
-
-
-def _colours(where: str) -> str:
-    return f"{where}{{{_LIGHT}}}@media (prefers-color-scheme:dark){{{where}{{{_DARK}}}}}"
-
-
-def _table(rows: Sequence[Sequence[str]]) -> str:
-    if not rows:
-        return ""
-    head = "".join(f"<th>{escape(cell)}</th>" for cell in rows[0])
-    body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>\n" for row in rows[1:])
-    return f"<table><thead><tr>{head}</tr></thead><tbody>\n{body}</tbody></table>"
-
-
-def _cell(text: str) -> str:
-    best = ' class="best"' if text.endswith("*") else ""
-    return f"<td{best}>{escape(text.removesuffix('*'))}</td>"
+    return pages.drawing(panels(results), words)

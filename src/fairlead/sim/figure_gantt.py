@@ -4,16 +4,13 @@ Called by `sim.figure`. Which processors a job had is not recorded (on one node 
 they are numbered for the drawing: the lowest hole that holds the job, else the lowest free ones.
 """
 
-import base64
-import struct
-import zlib
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from fairlead.sim import figure_svg as svg
+from fairlead.draw import png, svg
 from fairlead.sim.report import until
 from fairlead.sim.report_csv import seconds
 from fairlead.sim.workload import JobRow, Result
@@ -153,10 +150,7 @@ def _title(row: JobRow) -> str:
 def _cells(drawn: Sequence[Piece], times: svg.Times, most: int) -> str:
     """One picture for all, and invisible rectangles over the largest pieces, for their titles."""
     place = svg.linear(_HEIGHT, most)
-    data = base64.b64encode(_png(_coverage(drawn, times, most))).decode()
-    box = f'x="{svg.LEFT}" y="{svg.TOP}" width="{svg.WIDTH - svg.LEFT - svg.RIGHT}"'
-    box += f' height="{_HEIGHT - svg.TOP - svg.BOTTOM}" preserveAspectRatio="none" class="cells"'
-    parts = [f'<image {box} href="data:image/png;base64,{data}"/>']
+    parts = [png.image(_png(_coverage(drawn, times, most)), _HEIGHT)]
     sizes = sorted(range(len(drawn)), key=lambda i: (-_area(drawn[i]), i))
     for piece in (drawn[i] for i in sizes[:MOST_TITLES]):
         x, y = times.x(piece.row.start), place(piece.high)
@@ -203,18 +197,7 @@ def _png(coverage: npt.NDArray[np.float64]) -> bytes:
     top = _LEVELS - 1
     index = (np.rint(mix * top) * _LEVELS + np.ceil(full * top - 1e-9)).astype(np.uint8)
     index[full == 0] = 0
-    blue, orange = (np.array([int(c[i : i + 2], 16) for i in (1, 3, 5)]) for c in (IN_ORDER, BACKFILLED))
-    palette, alpha = bytearray(), bytearray()
-    for n in range(_LEVELS * _LEVELS):
-        share = n // _LEVELS / top
-        palette += bytes(int(v) for v in np.rint(blue * (1 - share) + orange * share))
-        alpha.append(round(n % _LEVELS / top * 255))
-    rows, columns = index.shape
-    lines = b"".join(b"\0" + line.tobytes() for line in index)
-    head = struct.pack(">IIBBBBB", columns, rows, 8, 3, 0, 0, 0)
-    chunks = ((b"IHDR", head), (b"PLTE", bytes(palette)), (b"tRNS", bytes(alpha)))
-    chunks += ((b"IDAT", zlib.compress(lines, 9)), (b"IEND", b""))
-    return b"\x89PNG\r\n\x1a\n" + b"".join(
-        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-        for kind, data in chunks
-    )
+    mixed = png.mixtures(IN_ORDER, BACKFILLED, _LEVELS)
+    palette = [colour for colour in mixed for _ in range(_LEVELS)]
+    alpha = [round(n % _LEVELS / top * 255) for n in range(len(palette))]
+    return png.indexed(index, palette, alpha)

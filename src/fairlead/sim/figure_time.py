@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fairlead.sim import figure_svg as svg
+from fairlead.draw import svg
 from fairlead.sim.workload import Result
 
 STRETCHES = 460

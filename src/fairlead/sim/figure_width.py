@@ -7,7 +7,7 @@ the bar in it is the median, the line reaches to the 95th percentile, the dot is
 import math
 from collections.abc import Sequence
 
-from fairlead.sim import figure_svg as svg
+from fairlead.draw import svg
 from fairlead.sim.report import by_width, quantile, slowdown
 from fairlead.sim.workload import JobRow, Result
 

@@ -1,7 +1,7 @@
 """The few parts of which all figures are made: panels, axes, ticks, texts, hover titles.
 
-Called by the other `sim.figure_*` modules and by `sim.figure`, which puts panels onto a page. Pure text;
-numbers are written with at most two digits behind the point, so that the same result gives the same bytes.
+Called by `sim.figure*` and `recorder.figures*`; `draw.page` puts panels onto a page. Pure text; numbers are
+written with at most two digits behind the point, so that the same result gives the same bytes.
 """
 
 import math
@@ -76,10 +76,11 @@ def path(points: Iterable[tuple[float, float]], attributes: str) -> str:
 
 
 class Times(NamedTuple):
-    """The time axis of all panels of a page: from the first submission to the last end, milliseconds."""
+    """The time axis of all panels of a page: milliseconds from `first` to `last`, told since `origin`."""
 
     first: int
     last: int
+    origin: str = "the first submission"
 
     def x(self, at: float) -> float:
         """Where an instant lies in a panel."""
@@ -94,7 +95,7 @@ class Times(NamedTuple):
             + text(x, height - BOTTOM + 14, plain(tick), anchor="middle")
             for tick in ticks(span / unit)
         ]
-        words = f"{name} since the first submission"
+        words = f"{name} since {self.origin}"
         return "".join(parts) + text((LEFT + WIDTH - RIGHT) / 2, height - 10, words, anchor="middle")
 
 
