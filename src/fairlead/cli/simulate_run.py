@@ -71,7 +71,7 @@ def run(asked: Asked) -> None:
     for choice, path in zip(asked.choices, outs, strict=True):
         if interrupt.wanted:
             break
-        results.append(_play(workload, choice, interrupt))
+        results.append(play_one(workload, choice, interrupt))
         if path is not None:
             _write_csv(results[-1], path)
     _answer(asked, workload, results)
@@ -114,7 +114,7 @@ def _try(path: Path) -> None:
 # -- playing -----------------------------------------------------------------------------------------
 
 
-def _play(workload: Workload, choice: Choice, interrupt: Interrupt) -> Result:
+def play_one(workload: Workload, choice: Choice, interrupt: Interrupt) -> Result:
     """One simulation, with a bar on a terminal and its speed on stderr."""
     bar = Progress(
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("jobs"),
