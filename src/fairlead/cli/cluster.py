@@ -58,6 +58,9 @@ def up(
         ),
     ] = None,
     kube_scheduler: Annotated[bool, typer.Option("--kube-scheduler", help="Run kube-scheduler too.")] = False,
+    scheduler_config: Annotated[
+        Path | None, typer.Option(help="A KubeSchedulerConfiguration for it, such as one with extenders.")
+    ] = None,
     feature_gates: Annotated[str, typer.Option(help="As of kube-apiserver: Name=true,Other=false.")] = "",
     runtime_config: Annotated[str, typer.Option(help="As of kube-apiserver: group/version=true.")] = "",
     kubeconfig: Annotated[Path | None, typer.Option(help="Write the kubeconfig here.")] = None,
@@ -85,6 +88,7 @@ def up(
         node_file=str(node_file) if node_file else None,
         shape=NodeShape(cpu=node_cpu, memory=node_memory, pods=node_pods, zones=zones),
         kube_scheduler=kube_scheduler,
+        scheduler_config=str(scheduler_config.absolute()) if scheduler_config else None,
         feature_gates=feature_gates,
         runtime_config=runtime_config,
         kubeconfig=str(kubeconfig) if kubeconfig else None,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 import socket
 from pathlib import Path
+from typing import Any, cast
 
 import yaml
 
@@ -72,17 +73,23 @@ def write_files(layout: Layout, state: State) -> None:
         target = layout.conf / f"{client}.kubeconfig"
         kubeconfig.write(target, state.options.name, server, layout.pki, client)
     write_private(layout.conf / "kwok.yaml", stages.kwok_configuration(state.ports.kwok).encode())
-    scheduler = {
-        "apiVersion": "kubescheduler.config.k8s.io/v1",
-        "kind": "KubeSchedulerConfiguration",
-        "leaderElection": {"leaderElect": False},
-        "clientConnection": {
-            "kubeconfig": str(layout.conf / "scheduler.kubeconfig"),
-            "qps": 5000,
-            "burst": 10000,
-        },
-    }
+    scheduler = _scheduler_configuration(layout, state.options.scheduler_config)
     write_private(layout.conf / "scheduler.yaml", yaml.safe_dump(scheduler).encode())
+
+
+def _scheduler_configuration(layout: Layout, file: str | None) -> dict[str, Any]:
+    """What the file says but for how this cluster is reached. Raises ClusterError."""
+    kind = "KubeSchedulerConfiguration"
+    told: Any = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": kind}
+    if file is not None:
+        try:
+            told = yaml.safe_load(Path(file).read_bytes())
+        except (OSError, yaml.YAMLError) as error:
+            raise ClusterError(f"--scheduler-config {file}: {' '.join(str(error).split())}") from None
+        if not isinstance(told, dict) or cast("dict[str, Any]", told).get("kind") != kind:
+            raise ClusterError(f"--scheduler-config {file}: it is not of kind {kind}")
+    connection = {"kubeconfig": str(layout.conf / "scheduler.kubeconfig"), "qps": 5000, "burst": 10000}
+    return {**told, "leaderElection": {"leaderElect": False}, "clientConnection": connection}
 
 
 def command(layout: Layout, state: State, component: str) -> list[str]:

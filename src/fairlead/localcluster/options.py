@@ -21,13 +21,18 @@ class NodeShape(msgspec.Struct, frozen=True):
 
 
 class UpOptions(msgspec.Struct, frozen=True):
-    """All that `up` is told; `node_file` (a path) takes the place of `nodes`."""
+    """All that `up` is told; `node_file` (a path) takes the place of `nodes`.
+
+    `scheduler_config` is the path of a KubeSchedulerConfiguration for kube-scheduler; how it reaches the API
+    server is the cluster's own, whatever the file says.
+    """
 
     name: str = "default"
     nodes: int = 10
     node_file: str | None = None
     shape: NodeShape = NodeShape()
     kube_scheduler: bool = False
+    scheduler_config: str | None = None
     feature_gates: str = ""
     runtime_config: str = ""
     kubeconfig: str | None = None
@@ -39,5 +44,7 @@ class UpOptions(msgspec.Struct, frozen=True):
             raise ClusterError(f"--nodes {self.nodes}: give a number from 0 to 50000")
         if self.shape.zones < 1:
             raise ClusterError(f"--zones {self.shape.zones}: give at least 1")
+        if self.scheduler_config is not None and not self.kube_scheduler:
+            raise ClusterError("--scheduler-config is for kube-scheduler: give --kube-scheduler too")
         if self.shape.pods < 1:
             raise ClusterError(f"--node-pods {self.shape.pods}: give at least 1")

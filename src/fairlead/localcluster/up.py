@@ -29,6 +29,8 @@ from fairlead.localcluster.state import State, load
 
 LOCK_TIMEOUT = 900.0
 PORT_ATTEMPTS = 3
+# Options that a cluster keeps for as long as it is there.
+_LASTING = ("nodes", "node_file", "kube_scheduler", "scheduler_config", "feature_gates", "runtime_config")
 
 
 class Interrupted(BaseException):
@@ -94,13 +96,7 @@ def _again(found: Cluster, target: Path | None, options: UpOptions, progress: Pr
     else:
         progress.say(f"cluster {found.name!r} is already running")
     had, meant = found.state.options, options
-    if (had.nodes, had.node_file, had.kube_scheduler, had.feature_gates, had.runtime_config) != (
-        meant.nodes,
-        meant.node_file,
-        meant.kube_scheduler,
-        meant.feature_gates,
-        meant.runtime_config,
-    ):
+    if any(getattr(had, name) != getattr(meant, name) for name in _LASTING):
         progress.say("  it keeps the options it was started with; for others, take it down first")
     if target:
         kubeconfig.write(target, found.name, found.server, found.files.pki, "admin")
