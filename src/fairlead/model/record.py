@@ -141,7 +141,7 @@ class Part(Struct, frozen=True):
 
 
 class Loaded(Struct, frozen=True):
-    """What the ledger has, for a recorder that goes on: pods not known to be gone, nodes as they are, marks."""
+    """What a recorder goes on from: pods not known to be gone, nodes as they are now, and marks."""
 
     pods: dict[str, PodLife] = {}
     nodes: dict[str, NodeLife] = {}

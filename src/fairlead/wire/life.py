@@ -207,8 +207,8 @@ def pod(raw: Body) -> PodFact:
         version=version_of(meta.resource_version),
         namespace=meta.namespace,
         name=meta.name,
-        created=_time(meta.creation_timestamp),
-        deleting=max(_time(meta.deletion_timestamp) - meta.deletion_grace_period_seconds * 1000, 0),
+        created=time_of(meta.creation_timestamp),
+        deleting=max(time_of(meta.deletion_timestamp) - meta.deletion_grace_period_seconds * 1000, 0),
         labels=meta.labels,
         scheduler=spec.scheduler_name,
         node=spec.node_name,
@@ -247,8 +247,8 @@ def salvaged_pod(raw: Body) -> PodFact:
         version=version_of(meta.resource_version),
         namespace=meta.namespace,
         name=meta.name,
-        created=_time(meta.creation_timestamp),
-        deleting=_time(meta.deletion_timestamp),
+        created=time_of(meta.creation_timestamp),
+        deleting=time_of(meta.deletion_timestamp),
         labels=meta.labels,
         scheduler=salvage.text(spec, "schedulerName", "default-scheduler"),
         node=salvage.text(spec, "nodeName"),
@@ -259,7 +259,7 @@ def salvaged_pod(raw: Body) -> PodFact:
     )
 
 
-def _time(text: str | None) -> int:
+def time_of(text: str | None) -> int:
     """0 for a time that cannot be read: it is as if nobody had said it."""
     try:
         return millis(text)
@@ -269,7 +269,7 @@ def _time(text: str | None) -> int:
 
 def _conditions(found: list[_Condition]) -> tuple[Condition, ...]:
     return tuple(
-        [Condition(c.type, c.status, _time(c.last_transition_time), c.reason, c.message) for c in found]
+        [Condition(c.type, c.status, time_of(c.last_transition_time), c.reason, c.message) for c in found]
     )
 
 
@@ -285,11 +285,11 @@ def _runs(statuses: list[_ContainerStatus], init: bool) -> Iterator[Run]:
 def _run(name: str, number: int, init: bool, state: _State) -> Iterator[Run]:
     """Nothing while it waits. One that ended and has no time of its start was never seen to run."""
     if (running := state.running) is not None:
-        yield Run(name, number, init, begun=True, started=_time(running.started_at))
+        yield Run(name, number, init, begun=True, started=time_of(running.started_at))
     elif (end := state.terminated) is not None:
-        started = _time(end.started_at)
+        started = time_of(end.started_at)
         yield Run(
-            name, number, init, bool(started), started, True, _time(end.finished_at), end.exit_code,
+            name, number, init, bool(started), started, True, time_of(end.finished_at), end.exit_code,
             end.reason, end.message,
         )  # fmt: skip
 
@@ -348,7 +348,7 @@ def node(raw: Body) -> NodeFact:
         uid=meta.uid,
         version=version_of(meta.resource_version),
         name=meta.name,
-        created=_time(meta.creation_timestamp),
+        created=time_of(meta.creation_timestamp),
         capacity=_amounts(status.capacity),
         allocatable=_amounts(status.allocatable),
         labels=meta.labels,
@@ -362,7 +362,7 @@ def salvaged_node(raw: Body) -> NodeFact:
     """What can be saved of a node that does not decode. Raises ValueError where its uid cannot be read."""
     meta = salvage.metadata(raw)
     version = version_of(meta.resource_version)
-    return NodeFact(meta.uid, version, meta.name, _time(meta.creation_timestamp), labels=meta.labels)
+    return NodeFact(meta.uid, version, meta.name, time_of(meta.creation_timestamp), labels=meta.labels)
 
 
 def _amounts(quantities: Quantities) -> dict[str, int]:
