@@ -12,7 +12,7 @@ import pytest
 from asking_support import busy, past, state_of
 
 from fairlead import __version__
-from fairlead.api.server import Server, ServerError, create_app
+from fairlead.api.server import Server, ServerError, create_app, listening
 from fairlead.api.source import EngineSource
 from fairlead.core.engine import Engine
 from fairlead.model import event as ev
@@ -271,6 +271,14 @@ async def test_occupied_port_is_a_clear_error():
             ServerError, match=f"cannot listen on 127.0.0.1 port {port}: Address already in use; .* --port"
         ):
             await Server(source(), port=port).start()
+
+
+def test_answers_leave_at_once():
+    """An answer is written in two pieces; without this the second waits for the caller's acknowledgement."""
+    with listening("127.0.0.1", 0, "") as listener, socket.create_connection(listener.getsockname()):
+        accepted, _ = listener.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 async def test_stopping_waits_for_nobody_for_ever():

@@ -283,7 +283,10 @@ def listening(host: str, port: int, advice: str) -> socket.socket:
     """A socket at this address. Raises ServerError with the reason and the advice."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return socket.create_server((host, port), family=family, backlog=128)
+        listener = socket.create_server((host, port), family=family, backlog=128)
+        # Connections inherit it: else asyncio's own loop leaves the end of an answer waiting for 40 ms.
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return listener
     except (OSError, OverflowError) as error:
         number = getattr(error, "errno", None)
         reason = os.strerror(number) if number and number > 0 else str(error)
