@@ -20,6 +20,7 @@ import yaml
 
 from conftest import unique_name
 from fairlead.api import tap
+from fairlead.api.server import listening
 from fairlead.localcluster import Cluster, ClusterError, UpOptions, bring_down, bring_up, components
 from fairlead.model.record import Change, Part
 from fairlead.recorder.extender import Extender
@@ -88,7 +89,7 @@ class Tap:
         return f"http://{HOST}:{self.port}"
 
     def start(self) -> None:
-        listener = socket.create_server((HOST, self.port))
+        listener = listening(HOST, self.port, "")
         self.port = listener.getsockname()[1]
         extender = Extender(Outlet(self._take, "extender", now).put, now)
         config = uvicorn.Config(tap.create_app(extender, HOST), lifespan="off", log_config=None)

@@ -2,10 +2,13 @@
 
 import json
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx2 as httpx
 import pytest
+import yaml
 
 from fairlead.api import tap
 from fairlead.model.record import Change, Part, Source
@@ -238,6 +241,12 @@ async def test_it_does_not_bind_nor_answer_web_pages(http: httpx.AsyncClient, ro
     assert rows == []
 
 
-def test_routes_fit_into_another_server(rows: list[Change]):
-    paths = [each.path for each in tap.routes(Extender(rows.extend, Clock()))]
-    assert paths == ["/extender/observe/filter", "/extender/observe/prioritize"]
+def test_RB8_the_ready_configuration_asks_for_these_routes_and_can_be_done_without(rows: list[Change]):
+    file = Path(__file__).resolve().parents[2] / "deploy" / "kube-scheduler-config.yaml"
+    (told,) = yaml.safe_load(file.read_text(encoding="utf-8"))["extenders"]
+    prefix = urlsplit(told["urlPrefix"]).path
+    asked_for = [f"{prefix}/{told[verb]}" for verb in ("filterVerb", "prioritizeVerb")]
+    assert asked_for == [each.path for each in tap.routes(Extender(rows.extend, Clock()))]
+    assert (told["ignorable"], told["nodeCacheCapable"]) == (True, True)
+    assert told["weight"] > 0, "kube-scheduler refuses a prioritizer without weight"
+    assert not {"bindVerb", "preemptVerb", "managedResources"} & set(told)

@@ -27,29 +27,21 @@ _CUT = " ..."
 
 
 class SchedulingEvents:
-    """Says each count of each Event once. What is not newer than `mark` was said by an earlier recorder."""
+    """Says each count of each Event once. Which versions are news at all is for the book to know."""
 
-    def __init__(self, mark: int = 0, most: int = MOST_EVENTS) -> None:
-        self._mark, self._most = mark, most
+    def __init__(self, most: int = MOST_EVENTS) -> None:
+        self._most = most
         self._told: OrderedDict[str, int] = OrderedDict()
 
     def learn(self, event: EventFact, seen: int) -> Change | None:
         """The row, or None where it is no news or about something else. `seen` in milliseconds."""
-        if event.version <= self._mark or event.regarding.kind not in KINDS:
+        if event.regarding.kind not in KINDS:
             return None
         told = self._told.pop(event.uid, 0)
         self._told[event.uid] = max(told, event.count)
         if len(self._told) > self._most:
             self._told.popitem(last=False)
         return change(event, seen) if event.count > told else None
-
-    def gone(self, uid: str) -> None:
-        """The API server keeps Events for an hour or so."""
-        self._told.pop(uid, None)
-
-    def listed(self, version: int) -> None:
-        """All Events up to this version have been learned; a later list tells them again."""
-        self._mark = max(self._mark, version)
 
 
 def change(event: EventFact, seen: int) -> Change:
