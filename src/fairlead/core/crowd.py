@@ -70,6 +70,10 @@ class Crowd:
             known = self._concerned[id(like)] = (like, found)
         return known[1]
 
+    def rekey(self) -> None:
+        """What is kept under identities is found under those of this process (`core.rekey`)."""
+        self._concerned = {id(like): (like, found) for like, found in self._concerned.values()}
+
 
 class Company:
     """What is being placed, and what that leaves for others; `at` is the instant it is about (0: now)."""

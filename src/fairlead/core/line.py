@@ -60,7 +60,7 @@ def _tasks(state: State, queue: QueueSettings, pods: list[Pod]) -> tuple[Task, .
         shapes[id(pod.shape)] = pod.shape
         members.setdefault(id(pod.shape), []).append(pod)
     if len(shapes) > 1:
-        _merge(shapes, members)
+        _merge(shapes, members, pods)
     tasks: list[Task] = []
     for key, shape in shapes.items():
         tasks += _alike_ones(state, shape, _within(state, queue, shape), members[key])
@@ -162,13 +162,15 @@ def _count(state: State, task: Task, step: int) -> None:
         state.minding += step
 
 
-def _merge(shapes: dict[int, Shape], members: dict[int, list[Pod]]) -> None:
-    """Equal shapes that are not the same object are one task."""
+def _merge(shapes: dict[int, Shape], members: dict[int, list[Pod]], pods: list[Pod]) -> None:
+    """Equal shapes that are not the same object are one task, its members in the order of `pods`."""
     first: dict[Shape, int] = {}
+    place = {pod.uid: i for i, pod in enumerate(pods)}
     for key, shape in list(shapes.items()):
         home = first.setdefault(shape, key)
         if home != key:
             members[home] += members.pop(key)
+            members[home].sort(key=lambda pod: place[pod.uid])
             del shapes[key]
 
 
@@ -185,7 +187,7 @@ _LONGEST = 1 << 62
 
 def _kind(state: State, said: tuple[object, ...], tasks: tuple[Task, ...]) -> int:
     """Equal for requests that ask for the same: what fails for one of them fails for all."""
-    key = (*said, tuple([(id(task.shape), id(task.like), len(task.uids)) for task in tasks]))
+    key = kind_key(said, tasks)
     known = state.kinds.get(key)
     if known is None:
         if len(state.kinds) > _KINDS_KEPT + 2 * len(state.line):
@@ -193,6 +195,11 @@ def _kind(state: State, said: tuple[object, ...], tasks: tuple[Task, ...]) -> in
         known = state.kinds[key] = (state.next_kind, tasks)
         state.next_kind += 1
     return known[0]
+
+
+def kind_key(said: tuple[object, ...], tasks: tuple[Task, ...]) -> tuple[object, ...]:
+    """What a kind is found under; `said` is all but the tasks. Also used by `core.rekey`."""
+    return (*said, tuple([(id(task.shape), id(task.like), len(task.uids)) for task in tasks]))
 
 
 def _within(state: State, queue: QueueSettings, shape: Shape) -> Shape:

@@ -5,6 +5,8 @@ that differ only in labels that no selector mentions are alike, so a thousand me
 own each stay one class; and while nobody has such constraints, labels and namespaces tell nothing apart.
 """
 
+from typing import cast
+
 from msgspec import structs
 
 from fairlead.core.taste import of_others
@@ -63,6 +65,12 @@ class Spoken:
                 labels=labels,
             )
         return known
+
+    def rekey(self) -> None:
+        """What is kept under identities is found under those of this process (`core.rekey`)."""
+        self._heard = {id(rules): rules for rules in self._heard.values()}
+        alike = cast("dict[tuple[object, ...], Pod]", self._alike)
+        self._alike = {(id(pod.shape), *key[1:]): pod for key, pod in alike.items()}
 
 
 def placed(pod: Pod, node: str) -> Pod:
