@@ -1,12 +1,14 @@
 """Servers and folders for the tests of the store under fire, ended whatever happens."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from store_support import TcpServer, folder, free_port, fresh_database
+from store_support import DEBIAN, TcpServer, folder, free_port, fresh_database
 
 from fairlead.store import binaries
+from fairlead.store.embedded import EmbeddedServer
 
 
 @pytest.fixture
@@ -38,4 +40,39 @@ def tcp_url() -> Iterator[str]:
 def database(tcp_url: str) -> Iterator[str]:
     """An empty one behind a port, on a server that stays."""
     with fresh_database(tcp_url) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def embedded_url() -> Iterator[str]:
+    with folder() as top:
+        server = EmbeddedServer(top / "data")
+        server.ensure()
+        yield server.url
+        server.stop()
+
+
+@pytest.fixture(scope="session")
+def real_url() -> Iterator[str]:
+    given_url = os.environ.get("FAIRLEAD_TEST_POSTGRES", "")
+    if given_url:
+        yield given_url
+        return
+    if not (DEBIAN / "postgres").exists():
+        text = f"no real PostgreSQL: set FAIRLEAD_TEST_POSTGRES to a URL, or install PostgreSQL in {DEBIAN}"
+        if os.environ.get("FAIRLEAD_REQUIRE_DATA", "") not in ("", "0"):
+            pytest.fail(text, pytrace=False)
+        pytest.skip(text)
+    with folder() as top:
+        server = TcpServer(DEBIAN, top, free_port())
+        server.create()
+        server.start()
+        yield server.url
+        server.stop()
+
+
+@pytest.fixture(params=["embedded", "real"])
+def either(request: pytest.FixtureRequest) -> Iterator[str]:
+    """An empty database on the embedded server, and on one that a user would bring."""
+    with fresh_database(request.getfixturevalue(f"{request.param}_url")) as url:
         yield url

@@ -1,6 +1,5 @@
 """One suite for every store: what the engine may rely on, whichever stands behind the port."""
 
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,10 +9,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from store_support import (
-    DEBIAN,
-    TcpServer,
-    folder,
-    free_port,
     fresh_database,
     grants,
     group,
@@ -37,40 +32,11 @@ from fairlead.model.group import GroupRecord, Outcome, Phase, Reason, Why
 from fairlead.model.plan import Grant, Placement, Reserve
 from fairlead.store import reader
 from fairlead.store.batch import CHUNK
-from fairlead.store.embedded import EmbeddedServer
 from fairlead.store.memory import Disk, MemoryStore
 from fairlead.store.postgres import PostgresStore
 
 NOW = 1_700_000_100_000
 Make = Callable[[], Any]
-
-
-@pytest.fixture(scope="session")
-def embedded_url() -> Iterator[str]:
-    with folder() as top:
-        server = EmbeddedServer(top / "data")
-        server.ensure()
-        yield server.url
-        server.stop()
-
-
-@pytest.fixture(scope="session")
-def real_url() -> Iterator[str]:
-    given_url = os.environ.get("FAIRLEAD_TEST_POSTGRES", "")
-    if given_url:
-        yield given_url
-        return
-    if not (DEBIAN / "postgres").exists():
-        text = f"no real PostgreSQL: set FAIRLEAD_TEST_POSTGRES to a URL, or install PostgreSQL in {DEBIAN}"
-        if os.environ.get("FAIRLEAD_REQUIRE_DATA", "") not in ("", "0"):
-            pytest.fail(text, pytrace=False)
-        pytest.skip(text)
-    with folder() as top:
-        server = TcpServer(DEBIAN, top, free_port())
-        server.create()
-        server.start()
-        yield server.url
-        server.stop()
 
 
 @pytest.fixture(params=["memory", "embedded", "real"])

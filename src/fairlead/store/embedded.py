@@ -27,6 +27,7 @@ from fairlead.store.sql import SQL
 
 _log = structlog.get_logger("store.embedded")
 _LONGEST_LOG = 16 << 20
+_SHARED = "shared"
 DATABASE = ROLE = "fairlead"
 SETTINGS = {
     "listen_addresses": "",
@@ -47,10 +48,13 @@ SETTINGS = {
 
 
 class EmbeddedServer:
-    """One PostgreSQL in `data/pg`."""
+    """One PostgreSQL in `data/pg`. With `shared`, who comes later may use it; who was first is used."""
 
-    def __init__(self, data: Path, bin_dir: Path | None = None, patience: float = 60.0) -> None:
+    def __init__(
+        self, data: Path, bin_dir: Path | None = None, patience: float = 60.0, shared: bool = False
+    ) -> None:
         self._given_bin = bin_dir
+        self._shared = shared
         self._data = data.absolute()
         self._patience = patience
         self._process: subprocess.Popen[str] | None = None
@@ -89,14 +93,19 @@ class EmbeddedServer:
         self._check_version(self._bin())
 
     def ensure(self) -> None:
-        """Running and ready when it returns; starts what is not running. Raises StoreError."""
+        """Running and ready when it returns; starts what is not running. Raises StoreError.
+
+        Another process's server is used if it is shared, or if this one would be: whose ends first, ends
+        with it, and the next call starts one of our own.
+        """
         with self._one_at_a_time:
             if self._stopping:
                 raise StoreError(f"embedded PostgreSQL in {self._data} is being stopped")
             who = folder.account()
             self._data = folder.prepare(self._data, who)
             try:
-                self._take_lock()
+                if not self._take_lock():
+                    return
                 if self.pid is None:
                     self._start(who)
             except (OSError, subprocess.SubprocessError) as error:
@@ -124,25 +133,31 @@ class EmbeddedServer:
     def _bin(self) -> Path:
         return self._given_bin or binaries.bundled()
 
-    def _take_lock(self) -> None:
-        """The kernel frees the lock when its holder dies, so what still runs then is an orphan of ours."""
+    def _take_lock(self) -> bool:
+        """The kernel frees the lock when its holder dies, so what still runs then is an orphan of ours.
+
+        False when another process has it, and its server is there to be used.
+        """
         if self._lock is not None:
-            return
+            return True
         path = self._data / "pg.lock"
         handle = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "r+")
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            holder = handle.read().strip() or "unknown"
+            holder, _, shared = handle.read().strip().partition(" ")
             handle.close()
+            if (self._shared or shared == _SHARED) and running_postmaster(self._data) is not None:
+                return False
             raise StoreError(
-                f"data folder {self._data} is in use by another Fairlead (process {holder}): stop that one "
-                "or choose another --data-dir"
+                f"data folder {self._data} is in use by another Fairlead (process {holder or 'unknown'}): "
+                "stop that one or choose another --data-dir"
             ) from error
         handle.truncate(0)
-        handle.write(f"{os.getpid()}\n")
+        handle.write(f"{os.getpid()} {_SHARED if self._shared else ''}\n")
         handle.flush()
         self._lock = handle
+        return True
 
     def _start(self, who: folder.Account) -> None:
         bin_dir = binaries.usable(self._bin(), self._data, who)

@@ -15,7 +15,6 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from pathlib import Path
 
-import psycopg
 import structlog
 
 from fairlead.model.command import Command, RecordAllocations
@@ -32,14 +31,12 @@ from fairlead.runtime.port import Inbox
 from fairlead.store import batch as batches
 from fairlead.store import session as sessions
 from fairlead.store.embedded import EmbeddedServer
-from fairlead.store.errors import FencedError, StoreError
+from fairlead.store.errors import FencedError
 from fairlead.store.schema import Connection
-from fairlead.store.session import Session, connect, open_session
+from fairlead.store.session import FAULTS, PAUSES, Session, connect, open_session, patient, sentence
 
 _log = structlog.get_logger("store")
-_PAUSES = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
 _HOUSEKEEPING = 600.0
-_FAULTS = (psycopg.Error, StoreError, OSError)
 
 
 def _wall_clock() -> int:
@@ -145,7 +142,7 @@ class PostgresStore:
         for plan in list(self._buffer.plans.values()):
             self._buffer.drop_plan(plan)  # nobody is left to act on it
         if self._session is not None:
-            with contextlib.suppress(*_FAULTS, FencedError, TimeoutError):
+            with contextlib.suppress(*FAULTS, FencedError, TimeoutError):
                 async with asyncio.timeout(5):
                     await self._write_last(self._session)
             await self._session.close()
@@ -176,11 +173,11 @@ class PostgresStore:
                 await self._serve(session)
             except FencedError as error:
                 await self._give_up(error)
-            except _FAULTS as error:
-                self._lost(_sentence(error))
+            except FAULTS as error:
+                self._lost(sentence(error))
             finally:
                 await self._disconnect_unless_closing()
-            await asyncio.sleep(_PAUSES[min(attempt, len(_PAUSES) - 1)])
+            await asyncio.sleep(PAUSES[min(attempt, len(PAUSES) - 1)])
             attempt += 1
         await asyncio.Event().wait()  # a port ends when it is told to
 
@@ -293,7 +290,7 @@ class PostgresStore:
         plans = list(self._buffer.plans)
         try:
             recorded = await sessions.recorded(self.url, self._me, plans) if plans else set[str]()
-        except _FAULTS:
+        except FAULTS:
             recorded = set(plans)  # not certainly absent, so not refused
         self._buffer = batches.Buffer()
         self._lost(str(error))
@@ -308,19 +305,9 @@ class PostgresStore:
             self._told = True
             self._emit(StoreLost(error))
 
-    @contextlib.asynccontextmanager
-    async def _patient(self) -> AsyncGenerator[None]:
-        """A server that is frozen keeps its connections: without an end to waiting nobody would notice."""
-        try:
-            async with asyncio.timeout(self._patience):
-                yield
-        except TimeoutError as error:
-            raise StoreError(f"the database has not answered for {self._patience:g} s") from error
+    def _patient(self) -> contextlib.AbstractAsyncContextManager[None]:
+        return patient(self._patience)
 
     def _emit(self, *events: Event) -> None:
         if self._inbox is not None and events:
             self._inbox.put(events)
-
-
-def _sentence(error: BaseException) -> str:
-    return " ".join(str(error).split()) or type(error).__name__

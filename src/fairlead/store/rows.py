@@ -30,8 +30,8 @@ def encode(rows: Sequence[dict[str, Any]]) -> str:
     try:
         text = msgspec.json.encode(rows).decode()
     except UnicodeEncodeError:  # a lone surrogate
-        return msgspec.json.encode(_clean(rows)).decode()
-    return msgspec.json.encode(_clean(rows)).decode() if "\\u0000" in text else text
+        return msgspec.json.encode(cleaned(rows)).decode()
+    return msgspec.json.encode(cleaned(rows)).decode() if "\\u0000" in text else text
 
 
 def clean(text: str) -> str:
@@ -39,13 +39,14 @@ def clean(text: str) -> str:
     return text.replace("\0", _UNWRITABLE).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def _clean(value: Any) -> Any:
+def cleaned(value: Any) -> Any:
+    """`clean` for every text in a value that is going to be JSON."""
     if isinstance(value, str):
         return clean(value)
     if isinstance(value, dict):
-        return {key: _clean(item) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType]
+        return {cleaned(key): cleaned(item) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType]
     if isinstance(value, list | tuple):
-        return [_clean(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
+        return [cleaned(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
     return value
 
 

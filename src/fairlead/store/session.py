@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import os
 import socket
+from collections.abc import AsyncGenerator
 from typing import NoReturn
 
 import psycopg
@@ -22,6 +23,10 @@ from fairlead.store.schema import Connection
 from fairlead.store.sql import SQL
 
 _log = structlog.get_logger("store.session")
+PAUSES = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
+"""Seconds before each further attempt to connect; the last one for ever."""
+FAULTS = (psycopg.Error, StoreError, OSError)
+"""What a database that is away or unwell raises."""
 _TIMEOUTS = {
     "connect_timeout": 5,
     "keepalives_idle": 5,
@@ -32,12 +37,27 @@ _TIMEOUTS = {
 """A server that vanished without a word is given up after about ten seconds."""
 
 
+def sentence(error: BaseException) -> str:
+    """In one line."""
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+@contextlib.asynccontextmanager
+async def patient(seconds: float) -> AsyncGenerator[None]:
+    """A server that is frozen keeps its connections: without an end to waiting nobody would notice."""
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError as error:
+        raise StoreError(f"the database has not answered for {seconds:g} s") from error
+
+
 def conninfo(url: str, name: str) -> str:
     """The user's connection string with what we need in it. Raises StoreError if it cannot be read."""
     try:
         return make_conninfo(url, application_name=name, **_TIMEOUTS)
     except psycopg.ProgrammingError as error:
-        raise StoreError(f"the database URL cannot be read: {' '.join(str(error).split())}") from error
+        raise StoreError(f"the database URL cannot be read: {sentence(error)}") from error
 
 
 async def connect(url: str, name: str) -> Connection:

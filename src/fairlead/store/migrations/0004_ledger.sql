@@ -1,7 +1,7 @@
 -- The ledger: what happened to pods and nodes, what schedulers decided, and what a replay needs.
 --
--- `change` and `ledger_chunk` are partitioned by the day of recording (`seen`, `first_at`); the writer makes the
--- partitions (change_20261122) and drops those past retention; a row without one goes to the default.
+-- `change` and `ledger_chunk` are partitioned by the day of recording (`seen`, `first_at`, in UTC); the writer makes
+-- the partitions (change_20261122) and drops those past retention; a row without one goes to the default.
 
 CREATE TABLE change (
     seq bigint GENERATED ALWAYS AS IDENTITY,
@@ -128,3 +128,61 @@ CREATE TABLE ledger_spec (
     last_used bigint NOT NULL
 );
 COMMENT ON TABLE ledger_spec IS 'What many facts share (shapes, wishes), once by content hash.';
+
+CREATE TABLE ledger_writer (
+    name text PRIMARY KEY,
+    number bigint NOT NULL,
+    written_at bigint NOT NULL
+);
+COMMENT ON TABLE ledger_writer IS 'The last transaction of each writing process: settles a commit whose answer got lost.';
+
+CREATE TABLE ledger_recorder (
+    one boolean PRIMARY KEY DEFAULT true CHECK (one),
+    turn bigint NOT NULL,
+    writer text NOT NULL,
+    since bigint NOT NULL
+);
+INSERT INTO ledger_recorder (turn, writer, since) VALUES (0, '', 0);
+COMMENT ON TABLE ledger_recorder IS 'One row: which recorder may write what its watches see; one that comes later wins.';
+
+-- One day's partition, with what was put into the default for want of it. Made aside and attached, so that nobody
+-- who writes has to wait; whoever waits for a reader gives up soon, because others would wait behind it.
+CREATE FUNCTION ledger_partition(parent text, at bigint) RETURNS boolean LANGUAGE plpgsql
+SET search_path = fairlead SET lock_timeout = '2s' AS $$
+DECLARE
+    first bigint := at - at % 86400000;
+    part text := parent || '_' || to_char(to_timestamp(first / 1000) AT TIME ZONE 'UTC', 'YYYYMMDD');
+    key text := CASE parent WHEN 'change' THEN 'seen' ELSE 'first_at' END;
+    span text := format('%1$I >= %2$s AND %1$I < %3$s', key, first, first + 86400000);
+BEGIN
+    PERFORM pg_advisory_xact_lock(7021788102204);
+    IF to_regclass(part) IS NOT NULL THEN
+        RETURN false;
+    END IF;
+    EXECUTE format('CREATE TABLE %I (LIKE %I INCLUDING DEFAULTS, CHECK (%s))', part, parent, span);
+    EXECUTE format('COMMENT ON TABLE %I IS %L', part, 'One day of ' || parent || '.');
+    EXECUTE format('LOCK TABLE %I IN ACCESS EXCLUSIVE MODE', parent || '_default');
+    EXECUTE format('WITH late AS (DELETE FROM %I WHERE %s RETURNING *) INSERT INTO %I SELECT * FROM late',
+                   parent || '_default', span, part);
+    EXECUTE format('ALTER TABLE %I ATTACH PARTITION %I FOR VALUES FROM (%s) TO (%s)',
+                   parent, part, first, first + 86400000);
+    RETURN true;
+END $$;
+COMMENT ON FUNCTION ledger_partition IS 'Makes the partition of the day that holds `at`; false when it is there.';
+
+CREATE FUNCTION ledger_forget(parent text, before bigint) RETURNS text LANGUAGE plpgsql
+SET search_path = fairlead SET lock_timeout = '2s' AS $$
+DECLARE
+    part text;
+BEGIN
+    PERFORM pg_advisory_xact_lock(7021788102204);
+    SELECT c.relname INTO part FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+    WHERE i.inhparent = to_regclass(parent) AND c.relname ~ '_[0-9]{8}$'
+      AND extract(epoch FROM to_date(right(c.relname, 8), 'YYYYMMDD')) * 1000 + 86400000 <= before
+    ORDER BY c.relname LIMIT 1;
+    IF part IS NOT NULL THEN
+        EXECUTE format('DROP TABLE %I', part);
+    END IF;
+    RETURN part;
+END $$;
+COMMENT ON FUNCTION ledger_forget IS 'Drops the oldest partition that ends before that time; its name, or NULL.';

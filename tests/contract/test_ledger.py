@@ -1,0 +1,206 @@
+"""The ledger on the embedded PostgreSQL and on a real one: what is put is there, whole, once, and in order."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from ledger_support import NOON, asked, change, changes, node, numbers, pod, writing
+from store_support import until
+
+from fairlead.model.record import Change, Loaded, Part, Source
+from fairlead.store.errors import FencedError, StoreError
+from fairlead.store.ledger import Ledger
+
+
+def ledger(url: str, **values: Any) -> Ledger:
+    return Ledger(**{"url": url, "now": lambda: NOON, "flush_every": 5} | values)
+
+
+async def test_RB1_events_are_rows_of_a_database(either: str) -> None:
+    whole = Change(
+        "Pod",
+        "Filter",
+        NOON - 7,
+        NOON,
+        Source.EXTENDER,
+        "u",
+        "ns",
+        "p",
+        "n1",
+        "sniffer",
+        17,
+        "Unschedulable",
+        "0/3 nodes",
+        {"candidates": ["a"], "count": 1},
+    )
+    async with writing(ledger(either)) as door:
+        assert door.put(Part((whole, change(2))))
+        await door.drained()
+        columns = ", ".join(Change.__struct_fields__)
+        (first, second) = asked(either, f"SELECT {columns} FROM change ORDER BY seq")
+        assert first == (
+            "Pod",
+            "Filter",
+            NOON - 7,
+            NOON,
+            "extender",
+            "u",
+            "ns",
+            "p",
+            "n1",
+            "sniffer",
+            17,
+            "Unschedulable",
+            "0/3 nodes",
+            {"candidates": ["a"], "count": 1},
+        )
+        assert second[7:] == ("pod-2", "", "", 0, "", "", None)
+        assert door.written == 2 and door.waiting == 0
+
+
+async def test_many_parts_are_few_transactions_in_the_order_in_which_they_came(either: str) -> None:
+    async with writing(ledger(either)) as door:
+        for first in range(0, 30_000, 10):
+            assert door.put(changes(first, first + 10))
+        await door.drained()
+        assert numbers(either) == list(range(30_000))
+        (number,) = asked(either, "SELECT number FROM ledger_writer")[0]
+        assert number < 10
+
+
+async def test_what_no_text_of_a_database_holds_is_replaced_and_all_else_kept(either: str) -> None:
+    hard = "tab\t line\n return\r back\\slash \x02 \\N \\. ü ⛵ quote\" '"
+    texts = ["nul\0", "half \ud83d", hard, "\\.", "\\N", "\x02", "", "line\n\\.\nline"]
+    bad = [change(n, message=text, extra={"text": text, text: n}) for n, text in enumerate(texts)]
+    bad.append(change(9, extra={"wrong": {1, 2}, "deep": [[{"a\0": "\0"}]]}))
+    async with writing(ledger(either)) as door:
+        for each in bad:
+            assert door.put(Part((each,)))
+        door.put(Part((*bad, change(10))))
+        await door.drained()
+        found = asked(either, "SELECT message, extra FROM change ORDER BY seq")
+    replaced = ["nul\ufffd", "half \ufffd", *texts[2:]]
+    wanted = [(text, {"text": text, text: n}) for n, text in enumerate(replaced)]
+    deep = {"wrong": "{1, 2}", "deep": [[{"a\ufffd": "\ufffd"}]]}
+    once = [*wanted, ("", {"wrong": [1, 2], "deep": deep["deep"]})]
+    assert found == [*once, *once, ("", None)]
+
+
+async def test_a_change_that_the_database_refuses_keeps_no_other_out(either: str) -> None:
+    async with writing(ledger(either)) as door:
+        for number in range(5):
+            door.put(changes(number, number + 1))
+        door.put(Part((change(5, version=10**30, name="pod-5"), change(6))))
+        door.put(Part((change(7, reason="x" * 10**6, extra={"a": "b"}),)))
+        door.put(Part((change(8, name="pod-" + "8" * 10**6, at=-(10**40)),)))
+        door.put(changes(9, 12))
+        await door.drained()
+        assert door.dropped == 0
+        names = [name for (name,) in asked(either, "SELECT name FROM change ORDER BY seq")]
+        assert [name for name in names if len(name) < 10] == [
+            f"pod-{n}" for n in range(12) if n != 8
+        ] and names[8].startswith("pod-888")
+        assert asked(either, "SELECT version FROM change WHERE name = 'pod-5'") == [(2**63 - 1,)]
+
+
+async def test_pods_are_one_row_each_and_never_older_than_they_were(either: str) -> None:
+    async with writing(ledger(either)) as door:
+        await door.load()
+        door.put(Part(pods=(pod(1, 5, phase="Running"), pod(2, 5)), marks={"pods": 5}))
+        door.put(Part(pods=(pod(2, 6, phase="Running"), pod(2, 7, phase="Failed", labels={"a": "b"}))))
+        await door.drained()
+        door.put(Part(pods=(pod(1, 4, phase="Pending"), pod(2, 7, phase="Failed", exit_code=3))))
+        await door.drained()
+        found = asked(either, "SELECT uid, version, phase, exit_code, labels FROM pod_life ORDER BY uid")
+    assert found == [("uid-1", 5, "Running", -1, {}), ("uid-2", 7, "Failed", 3, {})]
+
+
+async def test_a_recorder_goes_on_from_what_is_open(either: str) -> None:
+    kept = pod(1, 5, requests={"cpu": 100}, labels={"a": "ü"}, told={"Ready": 3}, finished=NOON - 1)
+    gone, foreign = pod(2, 5, deleted=NOON), pod(3, source=Source.IMPORT)
+    old = node(1, 10, until=20)
+    new = node(1, 20, version=3, capacity={"cpu": 4000}, taints=("a=b:NoSchedule",), told={"Ready": 1})
+    async with writing(ledger(either)) as door:
+        assert await door.load() == Loaded()
+        assert door.put(Part(pods=(kept, gone, foreign), nodes=(node(1, 10),), marks={"pods": 4, "nodes": 9}))
+        assert door.put(Part(nodes=(old, new), marks={"pods": 6}))
+    async with writing(ledger(either)) as door:
+        assert await door.load() == Loaded({"uid-1": kept}, {"uid-n1": new}, {"pods": 6, "nodes": 9})
+
+
+async def test_RB1_a_full_buffer_refuses_and_takes_again_when_there_is_room(either: str) -> None:
+    door = ledger(either, limit=100)
+    assert door.put(changes(0, 60))
+    assert not door.put(changes(60, 101))
+    assert door.waiting == 60 and door.put(changes(60, 100)) and not door.put(changes(100, 101))
+    async with writing(door):
+        await door.drained()
+        assert door.waiting == 0 and door.put(changes(100, 400))  # larger than the buffer, but alone
+        assert not door.put(changes(400, 401))
+        await door.drained()
+        assert numbers(either) == list(range(400))
+
+
+async def test_only_a_recorder_writes_what_watches_saw(either: str) -> None:
+    async with writing(ledger(either)) as first, writing(ledger(either, role="decisions")) as other:
+        await first.load()
+        with pytest.raises(ValueError, match="only a recorder"):
+            other.put(Part(pods=(pod(1),)))
+        with pytest.raises(ValueError, match="only a recorder"):
+            await other.load()
+        for number in range(50):
+            assert first.put(Part((change(number),), (pod(number),), marks={"pods": number}))
+            assert other.put(changes(1000 + number, 1001 + number))
+        await first.drained()
+        await other.drained()
+        assert sorted(numbers(either)) == [*range(50), *range(1000, 1050)]
+        assert not first.standby and not other.standby
+
+
+async def test_a_second_recorder_stands_by_and_takes_over(either: str) -> None:
+    second = ledger(either)
+    async with writing(ledger(either)) as first:
+        await first.load()
+        first.put(Part((change(1),), (pod(1),), marks={"pods": 1}))
+        await first.drained()
+        running = asyncio.create_task(second.run())
+        await until(lambda: second.standby)
+        loading = asyncio.create_task(second.load())
+        assert second.put(changes(2, 3))  # doors stay open
+        await second.drained()
+        assert numbers(either) == [1, 2] and not loading.done() and second.error == ""
+    found = await asyncio.wait_for(loading, 60)
+    assert found.pods == {"uid-1": pod(1)} and found.marks == {"pods": 1} and not second.standby
+    second.put(Part(pods=(pod(1, 2, phase="Running"),)))
+    await second.close()
+    await running
+    assert asked(either, "SELECT phase FROM pod_life") == [("Running",)]
+
+
+async def test_who_was_overtaken_writes_nothing_that_its_watches_saw(either: str) -> None:
+    first = ledger(either, flush_every=2000)
+    running = asyncio.create_task(first.run())
+    await first.load()
+    ours = f"SELECT pid FROM pg_stat_activity WHERE application_name LIKE '{first._me}%'"  # noqa: SLF001
+    async with writing(ledger(either)) as second:
+        await until(lambda: second.standby)
+        first.put(Part((change(1),), (pod(1),), marks={"pods": 1}))
+        first.put(changes(2, 3))
+        while not second._holding.is_set():  # noqa: SLF001
+            for (pid,) in asked(either, ours):
+                asked(either, f"SELECT pg_terminate_backend({pid})")
+            await asyncio.sleep(0.01)
+        with pytest.raises(FencedError):
+            await asyncio.wait_for(running, 60)
+        await first.close()
+        assert asked(either, "SELECT uid FROM pod_life") == []
+        assert numbers(either) == [2]
+        second.put(Part(pods=(pod(1),)))
+        await second.drained()
+
+
+async def test_nonsense_is_told_before_anything_starts() -> None:
+    with pytest.raises(ValueError, match="a data folder or a database URL"):
+        Ledger()
+    with pytest.raises(StoreError, match="cannot be read"):
+        Ledger(url="host=a nonsense").check()
