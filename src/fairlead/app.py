@@ -5,7 +5,6 @@ module besides `cli` that knows every package. Must not decide anything about gr
 """
 
 import asyncio
-import fcntl
 import gc
 import signal
 from collections.abc import Callable, Iterator, Sequence
@@ -13,13 +12,14 @@ from contextlib import suppress
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
 import structlog
 from msgspec import Struct, structs
 
 from fairlead.api.server import Server
 from fairlead.api.source import EngineSource
+from fairlead.app_ledger import LedgerPort
 from fairlead.control import RECONCILERS
 from fairlead.core.engine import Engine
 from fairlead.kube.access import Right, to_elect
@@ -36,11 +36,12 @@ from fairlead.runtime import address, config, eventloop, logs
 from fairlead.runtime.audit import INTERVAL, Auditor
 from fairlead.runtime.clock import Clock
 from fairlead.runtime.config import Given, Reloading
+from fairlead.runtime.datafolder import DataFolder
 from fairlead.runtime.errors import ConfigError
-from fairlead.runtime.loop import Loop
+from fairlead.runtime.loop import Loop, Observer
 from fairlead.runtime.metrics import Metrics
 from fairlead.runtime.planner import Planner
-from fairlead.runtime.port import Inbox
+from fairlead.runtime.port import Inbox, Port
 from fairlead.runtime.record import Recorder
 from fairlead.runtime.reports import Reports
 from fairlead.store import reader
@@ -74,6 +75,8 @@ class Options(Struct, frozen=True):
     grpc: str = ""
     grpc_allow_remote: bool = False
     bind_parallelism: int = 64
+    ledger: bool = False
+    """Whether decisions are written into the database, row by row."""
     audit_interval: float = INTERVAL
     """Seconds between two audits; 0 = none by itself."""
     leader_elect: bool = False
@@ -114,35 +117,6 @@ class StoreHistory:
     async def find(self, name: str) -> list[GroupRecord]:
         async with reader.open_reader(data=self._data, url=self._url) as conn:
             return await reader.find(conn, name)
-
-
-class DataFolder:
-    """The data folder, locked: one scheduler process each. Replicas keep no database there and share it."""
-
-    def __init__(self, path: Path, shared: bool = False) -> None:
-        self.path = path
-        self._shared = shared
-        self._lock: BinaryIO | None = None
-
-    def __enter__(self) -> "DataFolder":
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            self._lock = (self.path / "lock").open("a+b")
-            fcntl.flock(self._lock, (fcntl.LOCK_SH if self._shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise ConfigError(
-                f"{self.path}: another fairlead scheduler uses this data folder; stop it or give --data-dir"
-            ) from error
-        except OSError as error:
-            raise ConfigError(
-                f"{self.path}: cannot be used as the data folder ({error.strerror}); give another --data-dir"
-            ) from error
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._lock is not None:
-            self._lock.close()
-            self._lock = None
 
 
 def run(options: Options) -> None:
@@ -202,8 +176,13 @@ class Life:
     async def run(self, record: Path | None, on_lead: Callable[[], None]) -> str:
         """Until the process is told to end (then `stopped`), or may lead no longer: then the reason."""
         recorder = Recorder(record, self.engine.state.settings) if record else None
-        ports = (self.store, self.kube, Planner(self._reports.cycle), self.auditor)
-        loop = Loop(self.engine, ports, self._clock, recorder, (self._reports.batch, self.auditor.batch))
+        ports: list[Port] = [self.store, self.kube, Planner(self._reports.cycle), self.auditor]
+        observers: list[Observer] = [self._reports.batch, self.auditor.batch]
+        if self.options.ledger:
+            ledger = self._ledger()
+            ports.append(ledger)
+            observers.append(ledger.batch)
+        loop = Loop(self.engine, ports, self._clock, recorder, observers)
         self._inbox = loop.inbox
         reloading = Reloading(self.options.given, self.settings, loop.inbox)
         if self.options.config is not None:
@@ -229,6 +208,15 @@ class Life:
         if not lost and not running.cancelled():
             running.result()
         return "; ".join(lost)
+
+    def _ledger(self) -> LedgerPort:
+        return LedgerPort(
+            self.store.url,
+            self.engine,
+            retention=self.settings.retention,
+            now=self._clock.now,
+            registry=self.metrics.registry,
+        )
 
     def _stop(self, running: asyncio.Task[None]) -> None:
         self.stopped = True

@@ -36,6 +36,10 @@ PodEvents = Annotated[str, typer.Option(help="A Scheduled Event per pod: on or o
 Record = Annotated[
     Path | None, typer.Option(help="Write all event batches into this file, for `fairlead replay`.")
 ]
+Ledger = Annotated[
+    bool,
+    typer.Option("--ledger", help="Write every decision into the database, for history and replay."),
+]
 LogFormat = Annotated[str, typer.Option(help="text or json.")]
 Host = Annotated[str, typer.Option(help="Where the HTTP server listens.")]
 Port = Annotated[int, typer.Option(help="Its port; 0 takes a free one.", min=0, max=65535)]
