@@ -1,9 +1,9 @@
 """A whole engine as bytes, and back: what a segment of the ledger begins with (`runtime.segmenting`).
 
 Exact to the bit: what the restored engine is told next, it answers as the one that was saved would have.
-Plans that were being made belong to it, so that they can be made again. Read back only through a list of what
-may be in it: whoever can write to the database cannot run code here. Must not be trusted by another version of
-the engine: its fields may differ (`runtime.version`).
+Plans that were being made belong to it, so that they can be made again. Read back only through a list of
+what may be in it: whoever can write to the database cannot run code here. Must not be trusted by another
+version of the engine: its fields may differ (`runtime.version`).
 """
 
 import io

@@ -1,8 +1,9 @@
 """Bytes made by a copy of this process while this one goes on, as Redis does with BGSAVE.
 
-Called by `runtime.segmenting` for checkpoints. `start` costs what a fork costs, some milliseconds; the child sees everything as it was at that moment, works at low priority, answers through a pipe and ends.
-The child must not touch the event loop, a connection, a lock or a signal: it closes all it has inherited
-but the pipe, and leaves by `os._exit`, so that nobody's clean-up runs twice.
+Called by `runtime.segmenting` for checkpoints. `start` costs what a fork costs, some milliseconds; the child
+sees everything as it was at that moment, works at low priority, answers through a pipe and ends. The child
+must not touch the event loop, a connection, a lock or a signal: it closes all it has inherited but the pipe,
+and leaves by `os._exit`, so that nobody's clean-up runs twice.
 """
 
 import asyncio
