@@ -1,4 +1,4 @@
-"""Batches that were written to a segment are read back as they were, whatever they are and wherever it is cut."""
+"""Batches written to a segment are read back as they were, whatever they are and wherever it is cut."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
