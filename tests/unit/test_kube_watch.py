@@ -32,9 +32,10 @@ def versioned(name: str, version: int, created: int = 0, **spec: Any) -> dict[st
 
 @asynccontextmanager
 async def watching(
-    api: FakeApi, *kinds: translate.Kind, **options: Any
+    api: FakeApi, *kinds: translate.KindOf[Any], **options: Any
 ) -> AsyncIterator[tuple[ListInbox, dict[str, int]]]:
-    inbox, stats, gate = ListInbox(), dict[str, int](), SyncGate(kinds or (translate.PODS,))
+    inbox, stats = ListInbox(), dict[str, int]()
+    gate = options.pop("gate", None) or SyncGate(kinds or (translate.PODS,))
     client = ApiClient(api.access)
     options = {"backoff": (0.001, 0.01), **options}
     tasks = [

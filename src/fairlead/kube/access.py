@@ -80,9 +80,11 @@ def to_elect(namespace: str) -> tuple[Right, ...]:
     return tuple(Right(verb, "leases", "coordination.k8s.io", namespace=namespace) for verb in verbs)
 
 
-async def check_access(client: ApiClient, more: Sequence[Right] = ()) -> None:
+async def check_access(
+    client: ApiClient, more: Sequence[Right] = (), needed: Sequence[Right] = NEEDED
+) -> None:
     """KubeError naming the fault: no answer, a certificate, 401, or the missing verbs."""
-    rights = (*NEEDED, *more)
+    rights = (*needed, *more)
     try:
         allowed = await asyncio.gather(*(_allowed(client, right) for right in rights))
     except ApiError as error:

@@ -17,7 +17,7 @@ from fairlead.kube.outcomes import Fence, Stats, always
 from fairlead.kube.relist import relist
 from fairlead.kube.tally import Tally
 from fairlead.kube.things import ALL_KINDS
-from fairlead.kube.translate import Kind, place, uid_of
+from fairlead.kube.translate import Item, Kind, place, uid_of
 from fairlead.kube.watch import Reflector, SyncGate
 from fairlead.model.audit import Listing
 from fairlead.model.command import Command
@@ -39,7 +39,7 @@ class ShapeBook:
         self._scheduler = scheduler
         self._shapes: dict[str, tuple[int, Shape]] = {}
 
-    def learn(self, event: Event) -> None:
+    def learn(self, event: Item) -> None:
         match event:
             case PodSeen(pod):
                 if pod.node or pod.ended or pod.scheduler != self._scheduler:

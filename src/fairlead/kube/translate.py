@@ -6,7 +6,7 @@ cannot be read. Must not raise for anything a server may send.
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
 import structlog
@@ -24,6 +24,7 @@ from fairlead.model.event import (
 from fairlead.model.node import Node
 from fairlead.wire import pod as wire_pod
 from fairlead.wire import salvage
+from fairlead.wire.life import Fact
 from fairlead.wire.objects import node, owner
 from fairlead.wire.pod import version_of
 from fairlead.wire.structs import WireNode, WireOwner, WirePod
@@ -32,7 +33,10 @@ log = structlog.get_logger("fairlead.kube")
 
 Body = bytes | msgspec.Raw
 Seen = PodSeen | NodeSeen | OwnerSeen | ThingSeen
+Item = Event | Fact
+"""What a watch tells: events for the engine, or facts for the recorder."""
 Counter = Callable[[str], None]
+S = TypeVar("S")
 
 
 class Line(NamedTuple):
@@ -43,30 +47,37 @@ class Line(NamedTuple):
 
     what: str
     version: int
-    item: Event | None = None
+    item: Item | None = None
     uid: str = ""
     end_of_list: bool = False
     code: int = 0
     text: str = ""
 
 
-class Kind(NamedTuple):
+class KindOf(NamedTuple, Generic[S]):
     """How one kind is listed and read. `seen` may answer None for an object that cannot be read.
 
-    An `optional` one may be unknown to the server: then there are none.
+    An `optional` one may be unknown to the server: then there are none. Where the end of an object is told
+    with how it was, `last` reads that; `gone` is for where nothing of it can be read.
     """
 
     name: str
     path: str
     source: str
-    seen: "Callable[[Body, Counter], Seen | None]"
-    gone: Callable[[str, int], Event]
+    seen: Callable[[Body, Counter], S | None]
+    gone: Callable[[str, int], Item]
     optional: bool = False
+    last: Callable[[Body, Counter], Item | None] | None = None
 
 
-def uid_of(event: Event) -> str:
+Kind = KindOf[Seen]
+
+
+def uid_of(event: Item) -> str:
     """The uid of the object that was seen."""
     match event:
+        case Fact(uid):
+            return uid
         case PodSeen(pod):
             return pod.uid
         case NodeSeen(node):
@@ -79,12 +90,15 @@ def uid_of(event: Event) -> str:
             return ""
 
 
-def place(event: Event) -> tuple[int, int, str]:
+def place(event: Item) -> tuple[int, int, str]:
     """Where an object of a first list belongs: by creation and version, nodes by name.
 
-    Owners and things carry no creation time. Nodes are in no queue; by name is how people count them.
+    Owners and things carry no creation time. Nodes are in no queue; by name is how people count them. Facts
+    come by version: what a recorder has of half a list is then all up to somewhere.
     """
     match event:
+        case Fact(uid, version):
+            return 0, version, uid
         case PodSeen(pod):
             return pod.created, pod.version, pod.uid
         case NodeSeen(node):
@@ -95,6 +109,23 @@ def place(event: Event) -> tuple[int, int, str]:
             return 0, version, uid
         case _:
             return 0, 0, ""
+
+
+def version_in(event: Item) -> int:
+    """The version that the object was seen at."""
+    match event:
+        case Fact(_, version):
+            return version
+        case PodSeen(pod):
+            return pod.version
+        case NodeSeen(node):
+            return node.version
+        case OwnerSeen(owner):
+            return owner.version
+        case ThingSeen(_, version):
+            return version
+        case _:
+            return 0
 
 
 _pod = msgspec.json.Decoder(WirePod).decode

@@ -10,7 +10,9 @@ selector hides how a pod ended) and never raise for a fault of the server: it lo
 import asyncio
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import takewhile
+from typing import Any, Protocol
 
 import msgspec
 import structlog
@@ -20,9 +22,8 @@ from fairlead.kube.errors import ApiError, KubeError, Silent, Unreachable
 from fairlead.kube.lines import LineSplitter
 from fairlead.kube.pages import pages
 from fairlead.kube.structs import ObjectList, Status, WatchEvent
-from fairlead.kube.translate import Kind, Line, complain, place, uid_in, uid_of
-from fairlead.model.event import Event, Listed, NodeSeen, OwnerSeen, PodSeen, Rewound, Synced, ThingSeen
-from fairlead.runtime.port import Inbox
+from fairlead.kube.translate import Item, KindOf, Line, complain, place, uid_in, uid_of, version_in
+from fairlead.model.event import Listed, Rewound, Synced
 from fairlead.wire.pod import version_of
 from fairlead.wire.structs import MetadataOnly
 
@@ -57,14 +58,22 @@ class Expired(Exception):
     """The version we watched from is too old (410), or the server does not know it yet: list anew."""
 
 
+class Taker(Protocol):
+    """Where what is told goes: the engine's inbox, or the recorder."""
+
+    def put(self, events: Sequence[Any]) -> None:
+        """What one chunk of a watch, or a whole list, has told, in order."""
+        ...
+
+
 class Found:
     """A list while it comes in: what it holds, and the uids of what is there but cannot be read."""
 
     def __init__(self) -> None:
-        self.items: dict[str, Event] = {}
+        self.items: dict[str, Item] = {}
         self.unread: dict[str, None] = {}
 
-    def add(self, item: Event | None, uid: str = "") -> None:
+    def add(self, item: Item | None, uid: str = "") -> None:
         if item is not None:
             self.items[uid_of(item)] = item
         elif uid:
@@ -74,7 +83,7 @@ class Found:
         self.items.pop(uid, None)
         self.unread.pop(uid, None)
 
-    def events(self, kind: str, version: int) -> list[Event]:
+    def events(self, kind: str, version: int) -> list[Item]:
         """In order, with Listed behind them. What could not be read is there all the same."""
         items = sorted(self.items.values(), key=place)
         uids = (*(uid_of(item) for item in items), *(uid for uid in self.unread if uid not in self.items))
@@ -84,12 +93,12 @@ class Found:
 class SyncGate:
     """Emits Synced(source) once, when all kinds of that source have been listed."""
 
-    def __init__(self, kinds: tuple[Kind, ...]) -> None:
+    def __init__(self, kinds: Sequence[KindOf[Any]]) -> None:
         self._missing: dict[str, set[str]] = {}
         for kind in kinds:
             self._missing.setdefault(kind.source, set()).add(kind.name)
 
-    def listed(self, kind: Kind) -> list[Event]:
+    def listed(self, kind: KindOf[Any]) -> list[Item]:
         missing = self._missing.get(kind.source)
         if missing is None:
             return []
@@ -101,17 +110,23 @@ class SyncGate:
 
 
 class Reflector:
-    """Lists and watches one kind. `on_event` is told of each event before it goes to the inbox."""
+    """Lists and watches one kind. `on_event` is told of each event before it goes to the inbox.
+
+    `start` is the version to go on from, 0 to begin with a list. `marked` makes what is put behind all that a
+    chunk of the watch has told: the version up to which everything is in. A list says it itself.
+    """
 
     def __init__(
         self,
         client: ApiClient,
-        kind: Kind,
-        inbox: Inbox,
+        kind: KindOf[Any],
+        inbox: Taker,
         gate: SyncGate,
         stats: dict[str, int],
-        on_event: Callable[[Event], None] | None = None,
+        on_event: Callable[[Item], None] | None = None,
         *,
+        start: int = 0,
+        marked: Callable[[int], Any] | None = None,
         idle: float = IDLE,
         first_idle: float = FIRST_IDLE,
         absent: float = ABSENT,
@@ -127,10 +142,11 @@ class Reflector:
         self._first_idle = first_idle
         self._absent = absent
         self._backoff = backoff
-        self._version = ""
-        self._highest = 0
+        self._marked = marked
+        self._version = str(start or "")
+        self._highest = start
         """The highest version of this kind so far."""
-        self._doubtful = False
+        self._doubtful = start > 0
         """True after a watch: what answers next may be a server with another past."""
         self._streaming = True
         self._failures = 0
@@ -325,21 +341,25 @@ class Reflector:
 
     def _emit(self, lines: list[Line]) -> None:
         """One put for all that one chunk brought. An error line ends the watch, after what came before."""
-        events: list[Event] = []
-        for line in lines:
-            if line.what == "ERROR":
-                self._put(events)
-                self._checked(line)
+        events: list[Item] = []
+        version = 0
+        told = list(takewhile(lambda line: line.what != "ERROR", lines))
+        for line in told:
+            version = line.version or version
             if line.item is not None:
                 events.append(line.item)
+        if version and self._marked is not None:
+            events.append(self._marked(version))
         self._put(events)
+        if version:
+            self._version = str(version)
+            self._highest = max(self._highest, version)
+        if len(told) < len(lines):
+            self._checked(lines[len(told)])
         if lines:
             self._failures = 0
-            if version := lines[-1].version:
-                self._version = str(version)
-                self._highest = max(self._highest, version)
 
-    def _put(self, events: list[Event]) -> None:
+    def _put(self, events: list[Item]) -> None:
         if not events:
             return
         if self._on_event is not None:
@@ -370,19 +390,6 @@ class Reflector:
         meta = _metadata(envelope.object).metadata
         version = version_of(meta.resource_version)
         if what == "DELETED":
-            return Line(what, version, self._kind.gone(meta.uid, version), meta.uid)
+            last = self._kind.last(envelope.object, self._count) if self._kind.last is not None else None
+            return Line(what, version, last or self._kind.gone(meta.uid, version), meta.uid)
         return Line(what, version, end_of_list=meta.annotations.get(INITIAL_END) == "true")
-
-
-def version_in(event: Event) -> int:
-    match event:
-        case PodSeen(pod):
-            return pod.version
-        case NodeSeen(node):
-            return node.version
-        case OwnerSeen(owner):
-            return owner.version
-        case ThingSeen(_, version):
-            return version
-        case _:
-            return 0
