@@ -12,6 +12,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -194,9 +195,11 @@ def test_F5_postgresql_killed_in_the_middle(small_cluster: Cluster, kubectl: Kub
         for _ in range(2):
             postmaster = running_postmaster(data)
             assert postmaster is not None
-            os.kill(postmaster, signal.SIGKILL)
-            kubectl.create(job(f"meanwhile-{_}", pods=4, cpu="8", run="100ms"))
-            status, page = until(lambda: not_ready(scheduler), "/readyz to say no", pause=0.01)
+            with ThreadPoolExecutor(1) as asking:  # a database is back in half a second
+                answer = asking.submit(until, lambda: not_ready(scheduler), "/readyz to say no", pause=0.01)
+                os.kill(postmaster, signal.SIGKILL)
+                kubectl.create(job(f"meanwhile-{_}", pods=4, cpu="8", run="100ms"))
+                status, page = answer.result()
             assert status == 503 and any("store" in reason for reason in page["reasons"])
             assert scheduler.get("/healthz")[0] == 200
             scheduler.wait_ready()
