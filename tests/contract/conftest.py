@@ -1,11 +1,12 @@
 """Servers and folders for the tests of the store under fire, ended whatever happens."""
 
 import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from store_support import DEBIAN, TcpServer, folder, free_port, fresh_database
+from store_support import DEBIAN, SIZE, TcpServer, folder, free_port, fresh_database, mount
 
 from fairlead.store import binaries
 from fairlead.store.embedded import EmbeddedServer
@@ -76,3 +77,17 @@ def either(request: pytest.FixtureRequest) -> Iterator[str]:
     """An empty database on the embedded server, and on one that a user would bring."""
     with fresh_database(request.getfixturevalue(f"{request.param}_url")) as url:
         yield url
+
+
+@pytest.fixture
+def small_disk(top: Path) -> Iterator[Path]:
+    """A folder on a file system of its own that is soon full."""
+    if os.geteuid() != 0:
+        pytest.skip("only root may mount a small file system")
+    path = top / "disk"
+    path.mkdir(mode=0o711)
+    mount(path, "-t", "tmpfs", "-o", f"size={SIZE}m,mode=0711", "tmpfs")
+    try:
+        yield path
+    finally:
+        subprocess.run(["umount", "-l", str(path)], check=True)

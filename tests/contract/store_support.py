@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+import pytest
 
 from fairlead.model.command import RecordAllocations
 from fairlead.model.event import AllocationsRecorded, Event, Synced
@@ -29,6 +30,8 @@ from fairlead.store.postgres import PostgresStore
 DEADLINE = 60.0
 DEBIAN = Path("/usr/lib/postgresql/15/bin")
 NOBODY = 65534
+SIZE = 96
+"""Megabytes: what an empty database takes, and a third more."""
 
 
 class Events:
@@ -305,3 +308,34 @@ def rows(store: PostgresStore, statement: str) -> list[tuple[Any, ...]]:
     """What somebody else sees in the store's database."""
     with psycopg.connect(store.url, options="-csearch_path=fairlead") as conn:
         return conn.execute(statement.encode()).fetchall()
+
+
+def mount(path: Path, *options: str) -> None:
+    done = subprocess.run(["mount", *options, str(path)], capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip(f"mount is not permitted here: {done.stderr.strip()}")
+
+
+def fill(path: Path) -> Path:
+    """Take all the room there is."""
+    ballast = path / "ballast"
+    with ballast.open("ab", buffering=0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(bytes(1 << 16))
+    with ballast.open("ab", buffering=0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(bytes(1 << 10))
+    return ballast
+
+
+def forbid(url: str, on: bool) -> None:
+    """No session of this database may write any more, those that are open neither; or they may again."""
+    with psycopg.connect(url, autocommit=True) as conn:
+        conn.execute("SET default_transaction_read_only = off")
+        name = conn.info.dbname.encode()
+        word = b"on" if on else b"off"
+        conn.execute(b"ALTER DATABASE " + name + b" SET default_transaction_read_only = " + word)
+        conn.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )

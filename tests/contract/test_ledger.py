@@ -1,4 +1,4 @@
-"""The ledger on the embedded PostgreSQL and on a real one: what is put is there, whole, once, and in order."""
+"""The ledger on the embedded PostgreSQL and on a real one: what is put is there, whole, once, in order."""
 
 import asyncio
 from typing import Any
@@ -181,12 +181,12 @@ async def test_who_was_overtaken_writes_nothing_that_its_watches_saw(either: str
     first = ledger(either, flush_every=2000)
     running = asyncio.create_task(first.run())
     await first.load()
-    ours = f"SELECT pid FROM pg_stat_activity WHERE application_name LIKE '{first._me}%'"  # noqa: SLF001
+    ours = f"SELECT pid FROM pg_stat_activity WHERE application_name LIKE '{first.name}%'"
     async with writing(ledger(either)) as second:
         await until(lambda: second.standby)
         first.put(Part((change(1),), (pod(1),), marks={"pods": 1}))
         first.put(changes(2, 3))
-        while not second._holding.is_set():  # noqa: SLF001
+        while second.standby:
             for (pid,) in asked(either, ours):
                 asked(either, f"SELECT pg_terminate_backend({pid})")
             await asyncio.sleep(0.01)

@@ -4,16 +4,14 @@ The full disk is a small tmpfs of the test's own; only root may make one.
 """
 
 import asyncio
-import contextlib
 import os
-import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
-from store_support import Events, TcpServer, group, record, rows, running
+from store_support import Events, TcpServer, fill, forbid, group, mount, record, rows, running
 
 from fairlead.model.command import SaveGroups
 from fairlead.model.event import AllocationsRecorded, StoreLost, StoreReady, Synced
@@ -22,41 +20,6 @@ from fairlead.store.embedded import EmbeddedServer
 from fairlead.store.errors import StoreError
 from fairlead.store.postgres import PostgresStore
 from fairlead.store.schema import Migration
-
-SIZE = 96
-"""Megabytes: what an empty database takes, and a third more."""
-
-
-def mount(path: Path, *options: str) -> None:
-    done = subprocess.run(["mount", *options, str(path)], capture_output=True, text=True)
-    if done.returncode:
-        pytest.skip(f"mount is not permitted here: {done.stderr.strip()}")
-
-
-@pytest.fixture
-def small_disk(top: Path) -> Iterator[Path]:
-    """A folder on a file system of its own that is soon full."""
-    if os.geteuid() != 0:
-        pytest.skip("only root may mount a small file system")
-    path = top / "disk"
-    path.mkdir(mode=0o711)
-    mount(path, "-t", "tmpfs", "-o", f"size={SIZE}m,mode=0711", "tmpfs")
-    try:
-        yield path
-    finally:
-        subprocess.run(["umount", "-l", str(path)], check=True)
-
-
-def fill(path: Path) -> Path:
-    """Take all the room there is."""
-    ballast = path / "ballast"
-    with ballast.open("ab", buffering=0) as file, contextlib.suppress(OSError):
-        while True:
-            file.write(bytes(1 << 16))
-    with ballast.open("ab", buffering=0) as file, contextlib.suppress(OSError):
-        while True:
-            file.write(bytes(1 << 10))
-    return ballast
 
 
 def many(text: str) -> SaveGroups:
@@ -113,19 +76,6 @@ async def test_F5_a_disk_that_is_full_before_there_is_a_database(small_disk: Pat
 
 
 # -- read-only ---------------------------------------------------------------------------------------
-
-
-def forbid(url: str, on: bool) -> None:
-    """No session of this database may write any more, those that are open neither; or they may again."""
-    with psycopg.connect(url, autocommit=True) as conn:
-        conn.execute("SET default_transaction_read_only = off")
-        name = conn.info.dbname.encode()
-        word = b"on" if on else b"off"
-        conn.execute(b"ALTER DATABASE " + name + b" SET default_transaction_read_only = " + word)
-        conn.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
-        )
 
 
 async def test_F5_a_database_that_is_read_only_at_the_start(database: str) -> None:

@@ -20,7 +20,7 @@ import structlog
 from msgspec import structs
 
 from fairlead.model.record import Loaded, Part
-from fairlead.store import ledger_house, ledger_rows, ledger_session, session
+from fairlead.store import ledger_house, ledger_rows, ledger_session, schema, session
 from fairlead.store.embedded import EmbeddedServer
 from fairlead.store.errors import FencedError
 from fairlead.store.ledger_buffer import Batch, Buffer, has_state
@@ -65,6 +65,8 @@ class Ledger:
         if not url and data is None:
             raise ValueError("a data folder or a database URL is needed")
         self.server = None if url or data is None else EmbeddedServer(data, shared=True)
+        self.name = f"fairlead {role} {os.getpid()} {secrets.token_hex(4)}"
+        """Of its connections and in the table of writers."""
         self.error = "not connected yet"
         """Why nothing can be written right now, "" when it can."""
         self.standby = False
@@ -79,7 +81,6 @@ class Ledger:
         self._now = now
         self._pause = flush_every / 1000
         self._patience = patience
-        self._me = f"fairlead {role} {os.getpid()} {secrets.token_hex(4)}"
         self._buffer = Buffer(limit)
         self._flight: Batch | None = None
         """Sent, and of unknown fate until its transaction is seen to be in."""
@@ -113,7 +114,7 @@ class Ledger:
         """Raises StoreError for what never comes right by itself: an unusable data folder, a misspelt URL."""
         if self.server is not None:
             self.server.check()
-        session.conninfo(self.url, self._me)
+        session.conninfo(self.url, self.name)
 
     def put(self, part: Part) -> bool:
         """Take the part; False when there is no room, and then nothing of it is taken. Never waits.
@@ -155,7 +156,7 @@ class Ledger:
             await self._holding.wait()
             try:
                 async with self._patient():
-                    return await ledger_session.load(self.url, self._me + " load")
+                    return await ledger_session.load(self.url, self.name + " load")
             except FAULTS as error:
                 _log.info("what is in the ledger cannot be read yet", error=sentence(error))
                 await asyncio.sleep(PAUSES[-1])
@@ -212,7 +213,7 @@ class Ledger:
         if self.server is not None:
             await asyncio.to_thread(self.server.ensure)
         async with self._patient():
-            opened = await open_ledger(self.url, self._me)
+            opened = await open_ledger(self.url, self.name)
         try:
             async with self._patient():
                 await ledger_house.prepare(opened.writer, self._now())
@@ -254,7 +255,7 @@ class Ledger:
                 if turn != self._turn:
                     raise FencedError(turn)
                 if locked:
-                    self._turn = self._turn or await opened.take_turn(self._me, self._now())
+                    self._turn = self._turn or await opened.take_turn(self.name, self._now())
                     break
             if not self.standby:
                 _log.info("another recorder writes: standing by")
@@ -294,7 +295,7 @@ class Ledger:
         try:
             async with self._patient():
                 await ledger_session.write(
-                    conn, self._me, structs.replace(batch, parts=parts), self._turn, self._now()
+                    conn, self.name, structs.replace(batch, parts=parts), self._turn, self._now()
                 )
         except BaseException as error:
             if not ledger_session.refused(error):
@@ -332,8 +333,9 @@ class Ledger:
             return
         if self._session is not None:
             await self._session.writer.close()
-        conn = await connect(self.url, self._me)
+        conn = await connect(self.url, self.name)
         try:
+            await schema.current(conn)  # refuses a newer one
             while self._flight is not None or self._buffer.waiting(self._turn > 0):
                 await self._write(conn, self._turn > 0)
         finally:
@@ -354,10 +356,10 @@ class Ledger:
         """Every hour. What goes wrong here is said, and tried again then."""
         while True:
             try:
-                conn = await connect(self.url, self._me)
+                conn = await connect(self.url, self.name)
                 try:
                     await ledger_house.prepare(conn, self._now())
-                    count = await ledger_house.forget(conn, self._me, self._now() - self._retention)
+                    count = await ledger_house.forget(conn, self.name, self._now() - self._retention)
                 finally:
                     await conn.close()
                 if count:
