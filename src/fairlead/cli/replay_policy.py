@@ -4,13 +4,10 @@ Called by `cli.replaying`, which imports this late. What really happened is show
 Fairlead scheduled then, so is the same policy played again: the new one is held against that.
 """
 
-import asyncio
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
-import psycopg
 import typer
 from msgspec import structs
 from rich.console import Group, RenderableType
@@ -18,46 +15,30 @@ from rich.table import Table
 from rich.text import Text
 
 from fairlead.cli import simulate_show, simulate_words, words
-from fairlead.cli.errors import CliError
-from fairlead.cli.quiet import quiet
+from fairlead.cli.recorded import Meant, read, tell_left
 from fairlead.cli.simulate import Choice
 from fairlead.cli.simulate_run import Interrupt, play_one
 from fairlead.cli.simulate_words import factor, time
-from fairlead.model.record import PodLife
 from fairlead.model.settings import Settings
 from fairlead.runtime.config import Given, settings
-from fairlead.sim import gains, recorded, report, trace
+from fairlead.sim import gains, report, trace
 from fairlead.sim.gains import Gain
 from fairlead.sim.workload import Result
-from fairlead.store import reader
-from fairlead.store import recorded as ledger
-from fairlead.store.errors import StoreError
-
-FAR = 253_402_300_799_999
 
 
 class Asked(NamedTuple):
-    """`since` and `until` in milliseconds since the epoch, 0 = without limit; `scheduler` "" is Fairlead's
-    own, or whoever scheduled where Fairlead did not."""
+    """What is to be played again, and under which settings."""
 
-    data: Path
-    url: str
-    since: int
-    until: int
+    meant: Meant
     given: Given
-    scheduler: str = ""
     output: str = "table"
 
 
 def run(asked: Asked) -> None:
     """Read, play, tell. Exit code 130 after an interrupt."""
     chosen = _simulated(settings(asked.given))
-    found = read(asked)
-    if not found.trace.jobs:
-        raise CliError("no job was recorded in that time: give other --from and --to, or --scheduler NAME")
-    if not found.trace.nodes:
-        raise CliError("no node was recorded in that time: has `fairlead recorder` run?")
-    _tell_left(found.left)
+    found = read(asked.meant)
+    tell_left(found.left)
     workload = trace.workload(found.trace)
     again = _simulated(found.trace.head.settings) if found.trace.head.settings else None
     choices = [Choice("as it was", again)] if again else []
@@ -68,37 +49,6 @@ def run(asked: Asked) -> None:
     show(asked.output, results, table)
     if not all(result.complete for result in results):
         raise SystemExit(130)
-
-
-def read(asked: Asked) -> recorded.Recorded:
-    """The workload in the ledger. Raises StoreError."""
-
-    async def work() -> ledger.Stretch:
-        async with reader.open_reader(data=None if asked.url else asked.data, url=asked.url) as conn:
-            return await ledger.stretch(conn, asked.since, asked.until or FAR)
-
-    quiet()
-    try:
-        stretch = asyncio.run(work())
-    except psycopg.Error as error:
-        raise StoreError(f"the database does not answer: {' '.join(str(error).split())}") from error
-    name = asked.scheduler or (stretch.settings.scheduler if stretch.settings else "")
-    known = {pod.scheduler for pod in stretch.pods}
-    if not name and len(known) > 1:
-        raise CliError(f"--scheduler: whose pods? Recorded are {', '.join(sorted(known))}")
-
-    def ours(pod: PodLife) -> bool:
-        return not name or pod.scheduler == name
-
-    window = recorded.Window(asked.since, asked.until or FAR)
-    return recorded.recorded(
-        stretch.pods,
-        stretch.nodes,
-        stretch.groups,
-        window,
-        scheduler=ours,
-        settings=stretch.settings,
-    )
 
 
 def _simulated(found: Settings) -> Settings:
@@ -112,18 +62,6 @@ def _named(given: Given, chosen: Settings) -> str:
         return given.config.name
     queue = chosen.queues[0]
     return f"hybrid:{queue.depth}" if queue.policy == "hybrid" else queue.policy
-
-
-def _tell_left(left: recorded.Left) -> None:
-    """What the playing does not know, in a line each."""
-    for many, text in (
-        (left.nodes_changed, "nodes came, went or changed meanwhile: played with those of the begin"),
-        (left.others, "pods of other schedulers came meanwhile: not played"),
-        (left.growth, "pods joined a group after its start: each is played as a job of its own"),
-        (left.unended, "jobs have no known end: they run for their walltime, or for ever"),
-    ):
-        if many:
-            typer.echo(f"{many:,} {text}", err=True)
 
 
 # -- telling -----------------------------------------------------------------------------------------
