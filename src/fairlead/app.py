@@ -22,10 +22,10 @@ from fairlead.api.source import EngineSource
 from fairlead.app_ledger import LedgerPort
 from fairlead.control import RECONCILERS
 from fairlead.core.engine import Engine
-from fairlead.kube.access import Right, to_elect
+from fairlead.kube.access import to_elect, until_reached
 from fairlead.kube.client import ApiClient
 from fairlead.kube.config import IN_CLUSTER, KubeAccess, load
-from fairlead.kube.errors import ApiError, KubeError, Unreachable, Untrusted
+from fairlead.kube.errors import KubeError
 from fairlead.kube.lease import ApiLeases, Elector, Timing
 from fairlead.kube.outcomes import always
 from fairlead.kube.port import KubePort
@@ -278,7 +278,7 @@ async def serve(options: Options, settings: Settings, data: Path) -> None:
         await asyncio.to_thread(life.store.check)
         await server.start()
         tell_address(data, server.url, leads=elector is None)
-        await _reach(life.kube, rights)
+        await until_reached(partial(life.kube.check_access, rights), "nothing is scheduled")
         if door is not None:
             await door.start()
             _log.info("gRPC server started", address=door.address)
@@ -303,30 +303,6 @@ async def serve(options: Options, settings: Settings, data: Path) -> None:
         await life.kube.close()
         await client.close()
         address.remove(data)
-
-
-async def _reach(kube: KubePort, rights: Sequence[Right]) -> None:
-    """Until the API server answers. KubeError if it does, and does not let us in or do our work.
-
-    Database, API server and scheduler may be started in any order, as they may be killed in any.
-    """
-    for attempt in count():
-        try:
-            await kube.check_access(rights)
-            break
-        except Untrusted:
-            raise
-        except (Unreachable, ApiError) as error:
-            if isinstance(error, ApiError) and not error.transient:
-                raise
-            if attempt % _SAY_EVERY == 0:
-                _log.error("nothing is scheduled: no API server answers; trying again", error=str(error))
-        await asyncio.sleep(_REACH_AGAIN)
-
-
-_REACH_AGAIN = 1.0
-_SAY_EVERY = 30
-"""After how many tries it is said again that nobody answers."""
 
 
 def tell_address(data: Path, url: str, leads: bool) -> None:

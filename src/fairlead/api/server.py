@@ -31,7 +31,7 @@ from fairlead.runtime.metrics import CONTENT_TYPE
 
 MOST_ROWS = 100_000
 _PROBES = ("/healthz", "/readyz", "/metrics")
-_HEADERS = {
+HEADERS = {
     "Cache-Control": "no-store",
     "X-Content-Type-Options": "nosniff",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -47,7 +47,7 @@ class ServerError(Exception):
 
 def reply(answer: Struct | dict[str, Any], status: int = 200) -> Response:
     body = msgspec.json.encode(answer)
-    return Response(body + b"\n", status, _HEADERS, media_type="application/json")
+    return Response(body + b"\n", status, HEADERS, media_type="application/json")
 
 
 def _number(request: Request, name: str, default: int, most: int) -> int:
@@ -146,7 +146,7 @@ class Answers:
         return reply(health, 200 if health.ready else 503)
 
     async def metrics(self, _: Request) -> Response:
-        return Response(self.source.metrics(), 200, {**_HEADERS, "Content-Type": CONTENT_TYPE})
+        return Response(self.source.metrics(), 200, {**HEADERS, "Content-Type": CONTENT_TYPE})
 
 
 async def _http_error(_: Request, error: Exception) -> Response:
@@ -160,10 +160,13 @@ async def _broken(_: Request, error: Exception) -> Response:
     return reply(Failure(f"internal error: {type(error).__name__}"), 500)
 
 
+FAILURES: dict[Any, Any] = {HTTPException: _http_error, Exception: _broken}
+"""What is answered where no answer can be given."""
+
+
 def create_app(source: Source, host: str = "127.0.0.1") -> ASGIApp:
     """The whole application. `host` is what it is served on: it decides which Host headers are right."""
-    handlers: dict[Any, Any] = {HTTPException: _http_error, Exception: _broken}
-    return Guard(Starlette(routes=Answers(source).routes(), exception_handlers=handlers), host)
+    return Guard(Starlette(routes=Answers(source).routes(), exception_handlers=FAILURES), host)
 
 
 # -- who may ask -------------------------------------------------------------------------------------
@@ -238,11 +241,12 @@ class _Uvicorn(uvicorn.Server):
         yield
 
 
-class Server:
-    """The server in the running event loop. `port` 0 takes a free one."""
+class HttpServer:
+    """An application served in the running event loop. `port` 0 takes a free one."""
 
-    def __init__(self, source: Source, host: str = "127.0.0.1", port: int = 0) -> None:
-        self._source, self._host, self._port = source, host, port
+    def __init__(self, app: ASGIApp, host: str, port: int, advice: str) -> None:
+        """`advice` is what to do when it cannot listen there."""
+        self._app, self._host, self._port, self._advice = app, host, port, advice
         self._server: _Uvicorn | None = None
         self._task: asyncio.Task[None] | None = None
         self.url = ""
@@ -250,9 +254,9 @@ class Server:
 
     async def start(self) -> None:
         """Listening when it returns. Raises ServerError, for example when the port is occupied."""
-        listener = listening(self._host, self._port, "choose another --port (0 takes a free one)")
+        listener = listening(self._host, self._port, self._advice)
         config = uvicorn.Config(
-            create_app(self._source, self._host),
+            self._app,
             http="h11",
             ws="none",
             lifespan="off",
@@ -277,6 +281,13 @@ class Server:
             await asyncio.wait({self._task})
         self._server = self._task = None
         self.url = ""
+
+
+class Server(HttpServer):
+    """The scheduler's server."""
+
+    def __init__(self, source: Source, host: str = "127.0.0.1", port: int = 0) -> None:
+        super().__init__(create_app(source, host), host, port, "choose another --port (0 takes a free one)")
 
 
 def listening(host: str, port: int, advice: str) -> socket.socket:

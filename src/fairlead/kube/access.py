@@ -6,14 +6,21 @@ answers is said at once, too, and waited for: an API server may be started after
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from itertools import count
 from typing import Any, NamedTuple
 
 import msgspec
+import structlog
 from msgspec import Struct
 
 from fairlead.kube.client import ApiClient
-from fairlead.kube.errors import ApiError, KubeError
+from fairlead.kube.errors import ApiError, KubeError, Unreachable, Untrusted
+
+_log = structlog.get_logger("fairlead.kube")
+_REACH_AGAIN = 1.0
+_SAY_EVERY = 30
+"""After how many tries it is said again that nobody answers."""
 
 
 class _Answer(Struct, frozen=True):
@@ -103,6 +110,26 @@ async def check_access(
             f"{who} {', '.join(map(str, missing))} in the namespace {missing[0].namespace}. Bind it to a Role"
             " with these rules there (RBAC), or name another --lease-namespace"
         )
+
+
+async def until_reached(check: Callable[[], Awaitable[None]], consequence: str) -> None:
+    """Until the API server answers; `consequence` is what does not happen before. Raises KubeError if it
+    answers, and does not let us in or do our work.
+
+    Database, API server and Fairlead may be started in any order, as they may be killed in any.
+    """
+    for attempt in count():
+        try:
+            await check()
+            break
+        except Untrusted:
+            raise
+        except (Unreachable, ApiError) as error:
+            if isinstance(error, ApiError) and not error.transient:
+                raise
+            if attempt % _SAY_EVERY == 0:
+                _log.error(f"{consequence}: no API server answers; trying again", error=str(error))
+        await asyncio.sleep(_REACH_AGAIN)
 
 
 async def _allowed(client: ApiClient, right: Right) -> bool:

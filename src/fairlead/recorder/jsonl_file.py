@@ -59,6 +59,10 @@ class JsonLines:
                 self._lose(text, "the disk is too slow")
         return room
 
+    def go_on(self, pods: Iterable[PodLife]) -> None:
+        """These were told of before."""
+        self._lines = Lines(pods)
+
     def close(self, seconds: float = 5) -> None:
         """Write what waits, for so long at most."""
         with self._changed:
