@@ -1,6 +1,6 @@
 """Batches written to a segment are read back as they were, whatever they are and wherever it is cut."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 import test_worlds
@@ -81,15 +81,13 @@ def cut(batches: Iterable[Sequence[ev.Event]], every: int) -> list[Chunk]:
 def read(chunks: Iterable[Chunk]) -> list[list[ev.Event]]:
     """As from a database: each chunk may rest on specs that came with an earlier one, and on no others."""
     known: dict[bytes, bytes] = {}
-
-    def ask(names: Iterable[bytes]) -> Mapping[bytes, bytes]:
-        return {name: known[name] for name in names}
-
-    decoder, found = Decoder(ask, Shared()), list[list[ev.Event]]()
+    decoder, found = Decoder(Shared()), list[list[ev.Event]]()
     for chunk in chunks:
         assert not known.keys() & chunk.specs.keys()
         known |= chunk.specs
-        batches = list(decoder.batches(chunk.packed()))
+        packed = chunk.packed()
+        decoder.know({name: known[name] for name in decoder.missing(packed)})
+        batches = list(decoder.batches(packed))
         assert (len(batches), sum(map(len, batches))) == (chunk.batches, chunk.events)
         found += batches
     return found

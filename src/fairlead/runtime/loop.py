@@ -17,7 +17,7 @@ from fairlead.model.event import ClockJumped, Event, Tick
 from fairlead.runtime.clock import Clock
 from fairlead.runtime.inbox import Queue
 from fairlead.runtime.port import Port
-from fairlead.runtime.record import Recorder
+from fairlead.runtime.record import Recording
 
 REST = 0.008
 """Seconds between two batches, so that what arrives together is learned together."""
@@ -36,7 +36,7 @@ class Loop:
         engine: Engine,
         ports: Sequence[Port],
         clock: Clock,
-        recorder: Recorder | None = None,
+        recorder: Recording | None = None,
         observers: Sequence[Observer] = (),
     ) -> None:
         self.engine, self.ports, self.clock, self.recorder = engine, ports, clock, recorder

@@ -8,7 +8,7 @@ a loud message, never the scheduler.
 
 import pathlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import BinaryIO, cast
+from typing import BinaryIO, Protocol, cast
 
 import msgspec
 import structlog
@@ -24,6 +24,7 @@ from fairlead.model.pod import Shape
 from fairlead.model.preferences import Preferences
 from fairlead.model.settings import Settings
 from fairlead.runtime.errors import ConfigError
+from fairlead.runtime.version import engine_version
 
 FORMAT = "fairlead-batches/1"
 _log = structlog.get_logger("record")
@@ -33,6 +34,43 @@ class Header(Struct, frozen=True):
     format: str
     version: str
     settings: Settings
+    engine: str = ""
+    """What `runtime.version` says; "" in recordings that are older than that."""
+
+
+class Recording(Protocol):
+    """What `runtime.loop` tells every batch before the engine learns it. It must not raise, nor wait."""
+
+    def batch(self, events: Sequence[Event]) -> None:
+        """Add one batch, exactly as the engine learns it."""
+        ...
+
+    def flush(self) -> None:
+        """Nothing more is known at the moment."""
+        ...
+
+    def close(self) -> None:
+        """The end; may come twice."""
+        ...
+
+
+class Recordings:
+    """Several as one."""
+
+    def __init__(self, *parts: Recording) -> None:
+        self._parts = parts
+
+    def batch(self, events: Sequence[Event]) -> None:
+        for part in self._parts:
+            part.batch(events)
+
+    def flush(self) -> None:
+        for part in self._parts:
+            part.flush()
+
+    def close(self) -> None:
+        for part in self._parts:
+            part.close()
 
 
 class Recorder:
@@ -48,7 +86,7 @@ class Recorder:
             raise ConfigError(
                 f"--record {path}: {error.strerror}; name a file that can be written"
             ) from error
-        self._write(Header(FORMAT, __version__, settings))
+        self._write(Header(FORMAT, __version__, settings, engine_version()))
 
     def batch(self, events: Sequence[Event]) -> None:
         """Add one batch, exactly as the engine learns it."""

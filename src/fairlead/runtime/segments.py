@@ -6,8 +6,9 @@ place in its chunk's table. Exact: what is read back equals what was written, wi
 shapes and wishes. Must not know where chunks are kept.
 """
 
+import contextlib
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
 
@@ -205,33 +206,33 @@ class Encoder:
 
 
 class Decoder:
-    """Reads chunks back. `specs` is asked for the content of specs by hash, many at a time."""
+    """Reads chunks back: `missing` says which specs have to be told by `know` before `batches`."""
 
-    def __init__(self, specs: Callable[[Iterable[bytes]], Mapping[bytes, bytes]], shared: Shared) -> None:
-        self._ask, self._shared = specs, shared
+    def __init__(self, shared: Shared) -> None:
+        self._shared = shared
         self._known: dict[bytes, tuple[str, object]] = {}
         self._table = msgspec.msgpack.Decoder(list[bytes])
         self._facts = msgspec.msgpack.Decoder(list[Fact])
 
+    def missing(self, packed: bytes) -> list[bytes]:
+        """The hashes of specs that the chunk rests on and that are not known yet. Raises SegmentError."""
+        with _reading():
+            names = self._table.decode(next(_frames(zlib.decompress(packed)), b""))
+        return [name for name in names if name not in self._known]
+
+    def know(self, specs: Mapping[bytes, bytes]) -> None:
+        """The content of specs by hash. Raises SegmentError."""
+        with _reading():
+            self._known.update({name: self._read(body) for name, body in specs.items()})
+
     def batches(self, packed: bytes) -> Iterator[list[Event]]:
         """The batches of a chunk. Raises SegmentError."""
-        try:
+        with _reading():
             frames = _frames(zlib.decompress(packed))
-            table = self._specs(self._table.decode(next(frames, b"")))
+            names = self._table.decode(next(frames, b""))
+            table = [self._known[name] for name in names]
             for frame in frames:
                 yield [self._event(fact, table) for fact in self._facts.decode(frame)]
-        except (zlib.error, msgspec.DecodeError, IndexError, TypeError) as error:
-            raise SegmentError(f"a chunk cannot be read: {error}") from error
-
-    def _specs(self, names: list[bytes]) -> list[tuple[str, object]]:
-        missing = [name for name in names if name not in self._known]
-        if missing:
-            found = self._ask(missing)
-            for name in missing:
-                if name not in found:
-                    raise SegmentError(f"the spec {name.hex()} is not in the ledger (any more)")
-                self._known[name] = self._read(found[name])
-        return [self._known[name] for name in names]
 
     def _read(self, body: bytes) -> tuple[str, object]:
         kind = body[:1]
@@ -255,6 +256,16 @@ class Decoder:
                 case _:
                     raise SegmentError(f"a fact with specs that has none: {type(event).__name__}")
         return self._shared.event(event)
+
+
+@contextlib.contextmanager
+def _reading() -> Generator[None]:
+    try:
+        yield
+    except KeyError as error:
+        raise SegmentError(f"the spec {error.args[0].hex()} is not in the ledger (any more)") from error
+    except (zlib.error, msgspec.DecodeError, IndexError, TypeError) as error:
+        raise SegmentError(f"a chunk cannot be read: {error}") from error
 
 
 def _frames(body: bytes) -> Iterator[bytes]:
