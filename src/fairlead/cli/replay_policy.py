@@ -23,6 +23,7 @@ from fairlead.model.settings import Settings
 from fairlead.runtime.config import Given, settings
 from fairlead.sim import gains, report, trace
 from fairlead.sim.gains import Gain
+from fairlead.sim.recorded import Recorded
 from fairlead.sim.workload import Result
 
 
@@ -36,8 +37,13 @@ class Asked(NamedTuple):
 
 def run(asked: Asked) -> None:
     """Read, play, tell. Exit code 130 after an interrupt."""
+    settings(asked.given)  # what is wrong there is told before anything is read
+    play_and_tell(asked, read(asked.meant))
+
+
+def play_and_tell(asked: Asked, found: Recorded) -> None:
+    """The recorded workload under the policy that it had, if known, and under the one asked for."""
     chosen = _simulated(settings(asked.given))
-    found = read(asked.meant)
     tell_left(found.left)
     workload = trace.workload(found.trace)
     again = _simulated(found.trace.head.settings) if found.trace.head.settings else None
