@@ -246,6 +246,30 @@ def test_RB9_a_refused_pod_has_no_candidates_but_reasons(observed: Tap, kubectl:
     assert observed.of("huge") == []
 
 
+def test_RB8_who_gives_way_to_whom(observed: Tap, kubectl: Kubectl) -> None:
+    level = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "value": 1000}
+    kubectl.create({**level, "metadata": {"name": "urgent"}})
+    there = {"kubernetes.io/hostname": "b"}
+    kubectl.create(pod("modest", cpu=CPUS["b"], nodeSelector=there))
+    assert placed(kubectl, "modest") == "b"
+    kubectl.create(pod("urgent", cpu=CPUS["b"], nodeSelector=there, priorityClassName="urgent"))
+    assert placed(kubectl, "urgent") == "b"
+    (row,) = observed.of("urgent")
+    assert row.extra == {"count": 1, "candidates": ["b"], "attempt": 1, "nominated": "b"}
+
+    def told_of() -> dict[tuple[str, str], Change] | None:
+        found = {(row.name, row.event): row for row in told(kubectl)}
+        wanted = {("modest", "Preempted"), ("urgent", "FailedScheduling"), ("urgent", "Scheduled")}
+        return found if wanted <= set(found) else None
+
+    found = until(told_of, "the Events of a preemption")
+    preempted = found["modest", "Preempted"]
+    uid = kubectl.get("pod", "urgent")[0]["metadata"]["uid"]
+    assert (preempted.node, preempted.scheduler) == ("b", "default-scheduler")
+    assert preempted.extra == {"by": uid}
+    assert found["urgent", "FailedScheduling"].at <= preempted.at <= row.at <= found["urgent", "Scheduled"].at
+
+
 def test_RB8_placements_are_the_same_observed_or_not(
     plane: Cluster, observed: Tap, kubectl: Kubectl, configuration: Path
 ) -> None:

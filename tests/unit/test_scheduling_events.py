@@ -109,9 +109,12 @@ def test_RB8_where_a_pod_was_placed():
 def test_RB8_who_was_preempted_by_whom_and_where():
     by = {"kind": "Pod", "namespace": "team-b", "name": "urgent", "uid": "pod-2"}
     note = "Preempted by pod pod-2 on node node-3"
-    row = change(read(reason="Preempted", type="Normal", note=note, related=by), SEEN)
-    assert (row.node, row.extra) == ("node-3", {"related": by})
-    assert change(read(reason="Preempted", note=f"{note} (in kube-scheduler memory)."), SEEN).node == "node-3"
+    row = change(read(reason="Preempted", type="Normal", note=note), SEEN)
+    assert (row.node, row.extra) == ("node-3", {"by": "pod-2"})
+    row = change(read(reason="Preempted", note=f"{note} (in kube-scheduler memory).", related=by), SEEN)
+    assert (row.node, row.extra) == ("node-3", {"warning": True, "related": by, "by": "pod-2"})
+    row = change(read(reason="Preempted", type="Normal", note="Preempted by somebody"), SEEN)
+    assert (row.node, row.extra) == ("", None)
 
 
 def test_a_kubelet_of_the_old_kind():

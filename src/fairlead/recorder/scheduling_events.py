@@ -16,8 +16,8 @@ KINDS = ("Pod", "Node", "Job")
 MOST_EVENTS = 100_000
 """Events whose count is remembered; the one that was told longest ago is forgotten first."""
 _OF_SCHEDULERS = ("FailedScheduling", "Scheduled", "Preempted")
-_ASSIGNED = re.compile(r"Successfully assigned \S+ to (\S+)")
-_PREEMPTED = re.compile(r"Preempted by .* on node (\S+)")
+_ASSIGNED = re.compile(r"Successfully assigned \S+ to (?P<node>\S+)")
+_PREEMPTED = re.compile(r"Preempted by (?:.* )?(?P<by>\S+) on node (?P<node>\S+)")
 _NO_NODES = "no nodes available to schedule pods"
 _HEAD = re.compile(r"\d{1,9}/(\d{1,9}) nodes are available: ?")
 _COUNTED = re.compile(r"(\d{1,9}) (.+)", re.DOTALL)
@@ -59,6 +59,8 @@ def change(event: EventFact, seen: int) -> Change:
         extra["related"] = _named(event.related)
     if event.reason == "FailedScheduling":
         extra |= refusal(event.note)
+    if event.reason == "Preempted" and (said := _PREEMPTED.match(event.note)) is not None:
+        extra["by"] = said["by"]
     return Change(
         about.kind,
         event.reason,
@@ -121,7 +123,7 @@ def _node(event: EventFact) -> str:
         return event.regarding.name
     said = {"Scheduled": _ASSIGNED, "Preempted": _PREEMPTED}.get(event.reason)
     found = said.match(event.note) if said is not None else None
-    return found[1].rstrip(".") if found is not None else event.host
+    return found["node"].rstrip(".") if found is not None else event.host
 
 
 def _named(reference: Reference) -> dict[str, str]:
