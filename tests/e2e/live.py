@@ -118,7 +118,7 @@ class Scheduler:
                 return answer.status, json.loads(answer.read())
         except urllib.error.HTTPError as error:
             return error.code, json.loads(error.read())
-        except OSError:
+        except (OSError, http.client.HTTPException):  # also one that ends in the middle of its answer
             return 0, None
 
     def ready(self) -> bool:
@@ -351,6 +351,11 @@ class Witness:
             if sight.node:
                 found.setdefault(sight.uid, sight)
         return list(found.values())
+
+    def wait_binds(self, namespace: str, number: int) -> list[Sight]:
+        """The same once there are so many: a watch tells later than the scheduler, or kubectl, may know."""
+        until(lambda: len(self.binds(namespace)) >= number, f"{number} binds in {namespace}")
+        return self.binds(namespace)
 
     def starts(self, namespace: str) -> list[str]:
         """Groups in the order in which their first members were bound."""

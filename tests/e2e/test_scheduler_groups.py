@@ -68,8 +68,8 @@ def member(name: str, group: str = "team", size: str = "2", **more: Any) -> dict
     return pod(name, labels=labels, **more)
 
 
-def blocker(name: str = "blocker", run: str = "6s") -> dict[str, Any]:
-    """Takes every node, so that whatever comes next has to wait."""
+def blocker(name: str = "blocker", run: str = "15s") -> dict[str, Any]:
+    """Takes every node, so that whatever comes next has to wait: for longer than it takes to see that."""
     return job(name, pods=4, cpu="8", run=run)
 
 
@@ -102,7 +102,7 @@ def test_B1_F15_waiting_is_not_deleted_and_starts_by_itself(
 def test_F3_the_node_told_is_the_node_bound(scheduler: Scheduler, kubectl: Kubectl, witness: Witness) -> None:
     kubectl.create(job("where", pods=3, cpu="5", run="2s"))
     row = scheduler.wait_state(kubectl.namespace, "where", "running")
-    bound = {sight.node for sight in witness.binds(kubectl.namespace)}
+    bound = {sight.node for sight in witness.wait_binds(kubectl.namespace, 3)}
     assert set(row["nodes"]) == bound and len(bound) == 3
 
 
@@ -111,7 +111,7 @@ def test_B7_I3_a_name_can_be_used_again(kubectl: Kubectl, witness: Witness) -> N
         kubectl.create(job("again", pods=2, run="200ms"))
         until(lambda: succeeded(kubectl, "again"))
         kubectl("delete", "job", "again")
-    assert len(witness.binds(kubectl.namespace)) == 4
+    assert len(witness.wait_binds(kubectl.namespace, 4)) == 4
 
 
 def test_B8_I3_deleting_a_running_job_gives_its_nodes_back(scheduler: Scheduler, kubectl: Kubectl) -> None:
@@ -121,23 +121,23 @@ def test_B8_I3_deleting_a_running_job_gives_its_nodes_back(scheduler: Scheduler,
     scheduler.wait_state(kubectl.namespace, "next", "waiting")
     kubectl("delete", "job", "endless", "--wait=false")
     scheduler.wait_state(kubectl.namespace, "next", "completed")
-    assert scheduler.groups(kubectl.namespace)["endless"]["state"] == "cancelled"
+    scheduler.wait_state(kubectl.namespace, "endless", "cancelled")
 
 
 def test_B4_others_go_on_after_a_cancelled_job(scheduler: Scheduler, kubectl: Kubectl) -> None:
-    kubectl.create(blocker(run="4s"))
+    kubectl.create(blocker())
     scheduler.wait_state(kubectl.namespace, "blocker", "running")
     kubectl.create(job("unwanted", pods=4, cpu="8"), job("wanted", pods=4, cpu="8"))
     scheduler.wait_state(kubectl.namespace, "unwanted", "waiting")
     kubectl("delete", "job", "unwanted", "--wait=false")
     scheduler.wait_state(kubectl.namespace, "wanted", "completed")
-    assert scheduler.groups(kubectl.namespace)["unwanted"]["state"] == "cancelled"
+    scheduler.wait_state(kubectl.namespace, "unwanted", "cancelled")
 
 
 def test_B5_I6_a_hundred_groups_in_a_second_start_in_their_order(
     scheduler: Scheduler, kubectl: Kubectl, small_cluster: Cluster
 ) -> None:
-    kubectl.create(blocker(run="5s"))
+    kubectl.create(blocker())
     scheduler.wait_state(kubectl.namespace, "blocker", "running")
     path = f"/api/v1/namespaces/{kubectl.namespace}/pods"
     names = [f"p-{i:03}" for i in range(100)]
@@ -180,14 +180,19 @@ def test_B9_the_same_pod_counts_once(scheduler: Scheduler, kubectl: Kubectl, wit
     kubectl.create(member("a", size="3"), member("b", size="3"))
     for i in range(5):
         kubectl("annotate", "pod", "a", "b", f"touched={i}", "--overwrite")
-    row = scheduler.wait_state(kubectl.namespace, "team", "assembling")
-    assert (row["seen"], row["size"]) == (2, 3)
+    row = until(lambda: with_seen(scheduler, kubectl.namespace, 2), "both pods to be seen")
+    assert (row["state"], row["size"]) == ("assembling", 3)
     event = kubectl.wait_event("Pod", "a", "WaitingForGroup")
     assert "2 of 3" in event["note"]
     assert witness.binds(kubectl.namespace) == []
     kubectl.create(member("c", size="3"))
     scheduler.wait_state(kubectl.namespace, "team", "completed")
-    assert len(witness.binds(kubectl.namespace)) == 3
+    assert len(witness.wait_binds(kubectl.namespace, 3)) == 3
+
+
+def with_seen(scheduler: Scheduler, namespace: str, number: int) -> dict[str, Any] | None:
+    row = scheduler.groups(namespace).get("team", {"seen": 0})
+    return row if row["seen"] == number else None
 
 
 @pytest.mark.parametrize("size", ["0", "ten", "2.5"])
@@ -203,7 +208,7 @@ def test_a_size_that_cannot_be_read_holds_and_is_named(
     # Nothing is lost: with the label put right the group runs.
     kubectl("label", "pods", "--all", "fairlead.dev/group-size=2", "--overwrite")
     scheduler.wait_state(kubectl.namespace, "team", "completed")
-    assert len(witness.binds(kubectl.namespace)) == 2
+    assert len(witness.wait_binds(kubectl.namespace, 2)) == 2
 
 
 def test_L8_members_that_contradict_each_other(scheduler: Scheduler, kubectl: Kubectl) -> None:
@@ -223,7 +228,7 @@ def test_F13_a_label_changed_before_the_start_moves_the_pod(
     scheduler.wait_state(kubectl.namespace, "blue", "assembling")
     kubectl("label", "pod", "b", "fairlead.dev/group=red", "--overwrite")
     scheduler.wait_state(kubectl.namespace, "red", "completed")
-    assert len(witness.binds(kubectl.namespace)) == 2
+    assert len(witness.wait_binds(kubectl.namespace, 2)) == 2
 
 
 def test_what_is_not_supported_waits_and_says_so(scheduler: Scheduler, kubectl: Kubectl) -> None:
@@ -247,14 +252,14 @@ def test_B19_failed_pod_of_a_running_job_is_replaced(
     scheduler.wait_state(kubectl.namespace, "worn", "running")
     kubectl.create(job("behind", pods=4, cpu="8", run="100ms"))
     scheduler.wait_state(kubectl.namespace, "behind", "waiting")
-    victim = witness.binds(kubectl.namespace)[0]
+    victim = witness.wait_binds(kubectl.namespace, 3)[0]
     path = f"/api/v1/namespaces/{kubectl.namespace}/pods/{victim.name}/status"
     failed = {"status": {"phase": "Failed", "reason": "Killed"}}
     merge = "application/merge-patch+json"
     assert small_cluster.client.request("PATCH", path, failed, merge).ok
     # The Job replaces it after its back-off; the replacement joins the running group, ahead of the group that
     # waits, although that one was here before it.
-    until(lambda: len(witness.binds(kubectl.namespace)) == 4, "the replacement to be bound")
+    witness.wait_binds(kubectl.namespace, 4)
     assert witness.starts(kubectl.namespace) == ["worn"]
     rows = scheduler.groups(kubectl.namespace)
     assert (rows["worn"]["state"], rows["behind"]["state"]) == ("running", "waiting")
@@ -270,7 +275,7 @@ def test_B20_surplus_pods_join_the_running_group(
     scheduler.wait_state(kubectl.namespace, "team", "running")
     kubectl.create(*(member(name, run="100ms") for name in "cd"))
     scheduler.wait_state(kubectl.namespace, "team", "completed")
-    until(lambda: len(witness.binds(kubectl.namespace)) == 4)
+    assert len(witness.wait_binds(kubectl.namespace, 4)) == 4
     assert len(scheduler.groups(kubectl.namespace)) == 1
 
 
@@ -284,7 +289,7 @@ def test_group_smaller_than_its_job_starts_early(scheduler: Scheduler, kubectl: 
 def test_F26_a_member_deleted_while_waiting_takes_the_group_back(
     scheduler: Scheduler, kubectl: Kubectl, witness: Witness
 ) -> None:
-    kubectl.create(blocker(run="5s"))
+    kubectl.create(blocker())
     scheduler.wait_state(kubectl.namespace, "blocker", "running")
     kubectl.create(member("a"), member("b"))
     scheduler.wait_state(kubectl.namespace, "team", "waiting")
@@ -302,6 +307,7 @@ def test_suspended_job_waits_for_its_owner(scheduler: Scheduler, kubectl: Kubect
     kubectl.create(job("asleep", pods=2, job={"suspend": True}))
     kubectl.create(job("awake"))
     scheduler.wait_state(kubectl.namespace, "awake", "completed")
+    witness.wait_binds(kubectl.namespace, 1)
     assert witness.starts(kubectl.namespace) == ["awake"]
     kubectl("patch", "job", "asleep", "-p", json.dumps({"spec": {"suspend": False}}))
     scheduler.wait_state(kubectl.namespace, "asleep", "completed")
