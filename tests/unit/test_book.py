@@ -261,6 +261,14 @@ def test_labels_and_requests_are_told_by_what_changed(ledger: Ledger) -> None:
     assert ledger.last("Resized").extra == {"requests": {"cpu": [2000, 3000]}}
 
 
+def test_the_zone_that_comes_with_the_node_is_no_relabelling(ledger: Ledger) -> None:
+    ledger.hear(pod(1, meta={"labels": {"a": "1"}}))
+    zone = {"labels": {"a": "1", "topology.kubernetes.io/zone": "z"}}
+    assert ledger.hear(pod(2, meta=zone, spec=BOUND)) == ["Bound"]
+    assert ledger.lives["u"].labels == zone["labels"]
+    assert ledger.hear(pod(3, spec=BOUND)) == ["Relabelled"]
+
+
 def test_what_is_older_than_known_changes_nothing(ledger: Ledger) -> None:
     ledger.hear(pod(5, spec=BOUND, status=STARTED))
     assert ledger.book.observe(pod(5, status=DONE), at(31)) == Part()

@@ -49,8 +49,11 @@ class Jobspecs(StrEnum):
     json = "json"
 
 
-def late(module: str) -> type[TyperGroup]:
-    """A group of commands whose module is imported when one of them is wanted."""
+def late(module: str, default: str = "") -> type[TyperGroup]:
+    """A group of commands whose module is imported when one of them is wanted.
+
+    `default` is the one that is meant where none is named.
+    """
 
     class Late(TyperGroup):
         def _load(self) -> None:
@@ -69,14 +72,30 @@ def late(module: str) -> type[TyperGroup]:
             self._load()
             return super().get_command(ctx, cmd_name)
 
+        def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+            if default and (not args or (args[0].startswith("-") and args[0] not in ("-h", "--help"))):
+                args = [default, *args]
+            return super().parse_args(ctx, args)
+
     return Late
 
 
 SUB_APPS = {
     "cluster": ("fairlead.cli.cluster", "A Kubernetes control plane on this machine: up, down, status."),
     "db": ("fairlead.cli.db", "The database: its address, or a shell in it."),
+    "history": (
+        "fairlead.cli.history",
+        "What was recorded: pods and nodes over time, latencies, usage, SQL, export.",
+    ),
+    "recorder": (
+        "fairlead.cli.recorder",
+        "Record what happens to pods and nodes, whoever schedules them: run (if none is named), and more.",
+    ),
     "state": ("fairlead.cli.state", "What a running scheduler takes to be true: dump, show."),
 }
+
+DEFAULTS = {"recorder": "run"}
+"""What is run where a sub-app alone is named."""
 
 EXAMPLES = {
     "cluster up": "Example: fairlead cluster up --name demo --nodes 20",
@@ -96,7 +115,9 @@ app = typer.Typer(
     epilog="Example: fairlead queue --watch",
 )
 for _name, (_module, _help) in SUB_APPS.items():
-    app.add_typer(typer.Typer(cls=late(_module), help=_help, no_args_is_help=True), name=_name)
+    _default = DEFAULTS.get(_name, "")
+    _sub = typer.Typer(cls=late(_module, _default), help=_help, no_args_is_help=not _default)
+    app.add_typer(_sub, name=_name)
 
 app.command(epilog="Example: fairlead scheduler --config fairlead.yaml --port 8080")(scheduler)
 

@@ -18,6 +18,7 @@ MOST_TEXT = 1024
 """Characters of a message that are kept: a container may write 4 KiB at its end, and each condition too."""
 _SECOND = 1000
 _ENDED = ("Succeeded", "Failed")
+_TOPOLOGY = "topology.kubernetes.io/"
 
 
 def seen(life: PodLife | None, fact: PodFact, now: int) -> tuple[PodLife, list[Change]]:
@@ -115,7 +116,11 @@ class _Telling:
     def differences(self, first: bool) -> None:
         if first:
             return
-        if changed := differences(self.before.labels, self.fact.labels):
+        changed = differences(self.before.labels, self.fact.labels)
+        if self.fact.node != self.before.node:
+            # The API server gives a pod its node's zone together with the node: nobody relabelled it.
+            changed = {name: each for name, each in changed.items() if not name.startswith(_TOPOLOGY)}
+        if changed:
             self.say("Relabelled", extra={"labels": changed})
         if changed := differences(self.before.requests, self.fact.requests):
             self.say("Resized", extra={"requests": changed})
