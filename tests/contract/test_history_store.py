@@ -181,10 +181,10 @@ def test_RA12_a_history_longer_than_a_portion_comes_whole_and_in_portions(
         assert [row.name for row in found] == [p.name for p in many] + ["last"]
 
         async def first() -> str:
-            async with open_reader(url=url) as conn:
-                rows = history.pods(conn, Asked())
-                row = await anext(rows)
-                await rows.aclose()
-                return row.name
+            async with open_reader(url=url) as conn, history.at_once(conn):
+                async for row in history.pods(conn, Asked()):
+                    raise BrokenPipeError(row.name)
+            return ""
 
-        assert asyncio.run(first()) == "p0000"
+        with pytest.raises(BrokenPipeError, match="p0000"):
+            asyncio.run(first())

@@ -109,10 +109,10 @@ def test_RB3_RB10_as_of_any_moment_open_pods_are_still_there(drawn, moment):
 @given(_pods, _nodes, _edges)
 def test_RB3_utilisation_and_fragmentation_against_a_count_by_hand(drawn, states, edges):
     pods, nodes = made(drawn), lives(states)
-    request, many = used.common_request(pods)
+    request, many = used.most_common(Counter(map(used.shape, pods)))
     shapes = Counter(tuple(amount(p.requests, what) for what in used.RESOURCES) for p in pods)
     assert many == max(shapes.values(), default=0) == shapes[request]
-    found = used.usage(occupancy.held(pods), occupancy.capacity(nodes), request, edges)
+    found = used.usage(occupancy.held(pods), occupancy.held(pods), occupancy.capacity(nodes), request, edges)
     for what in used.RESOURCES:
         for j, (begin, end) in enumerate(pairwise(edges)):
             expected = by_hand(pods, nodes, what, request, begin, end)
@@ -157,7 +157,10 @@ def test_RB5_RB10_each_stage_of_each_pod_is_counted_once(drawn, since, length):
         for n, times in enumerate(drawn)
     ]
     until = since + length
-    rows = latency.latencies(latency.lengths(pods, latency.grouping(""), since, until))
+    stages = latency.Stages(latency.grouping(""), since, until)
+    for each in pods:
+        stages.add(each)
+    rows = stages.rows()
     for stage in latency.STAGES:
         done, open_, never = [], 0, 0
         for times in drawn:

@@ -1,7 +1,7 @@
 """Answers out of the store, when no scheduler can be asked.
 
-Called by `cli.ask` only, which imports it late: it brings the database driver along. Must not write,
-and keeps no server running that it started.
+Called by `cli.ask` and `cli.history*`, which import it late: it brings the database driver along. Must not
+write, and keeps no server running that it started.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ def queue(
             warnings=warnings,
         )
 
-    return _with_reader(data, url, work)
+    return with_reader(data, url, work)
 
 
 def explain(data: Path, url: str, name: str, warnings: tuple[str, ...]) -> ExplanationPage:
@@ -55,10 +55,12 @@ def explain(data: Path, url: str, name: str, warnings: tuple[str, ...]) -> Expla
         ]
         return ExplanationPage(now, "database", warnings, tuple(told))
 
-    return _with_reader(data, url, work)
+    return with_reader(data, url, work)
 
 
-def _with_reader(data: Path, url: str, work: Callable[[Connection], Awaitable[T]]) -> T:
+def with_reader(data: Path, url: str, work: Callable[[Connection], Awaitable[T]]) -> T:
+    """What `work` finds, over a connection of its own. Raises StoreError."""
+
     async def run() -> T:
         async with reader.open_reader(data=None if url else data, url=url) as conn:
             return await work(conn)

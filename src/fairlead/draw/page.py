@@ -20,6 +20,9 @@ svg.f text.name{fill:#fff;font-size:11px;pointer-events:none}
 svg.f .grid{stroke:var(--grid)} svg.f .ground{fill:var(--ground);fill-opacity:.85}
 svg.f .bar{stroke:var(--ground);stroke-width:.5} svg.f .bar:hover{fill-opacity:1;stroke:var(--ink)}
 svg.f .hover{fill:transparent} svg.f .hover:hover{stroke:var(--ink);fill:var(--ink);fill-opacity:.08}
+svg.f .cell,svg.f .empty{shape-rendering:crispEdges} svg.f .cell:hover,svg.f .empty:hover{stroke:var(--ink)}
+svg.f .empty{fill:var(--grid);fill-opacity:.45} svg.f .gap{stroke:var(--faint);stroke-width:1.5}
+svg.f .bar.open{stroke:var(--ink);stroke-dasharray:3 2} svg.f .bar.failed{stroke:#c9303e;stroke-width:1.2}
 svg.f .cells{image-rendering:pixelated} svg.f .median{stroke:var(--ink);stroke-width:2}
 svg.f .mean{fill:var(--ground);stroke:var(--ink);stroke-width:1.5;pointer-events:none}
 """

@@ -5,7 +5,7 @@ time asked about. A pod that was in it at the end of that time is open, and one 
 it never will: both are counted beside, never left out and never mixed into the percentiles.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -74,6 +74,9 @@ class Lengths:
         self.open: list[int] = []
         self.never = 0
 
+    def any(self) -> bool:
+        return bool(self.done or self.open or self.never)
+
     def add(self, begin: int, end: int, gone: int, since: int, until: int) -> None:
         """Milliseconds since the epoch; `gone` is when the pod had ended, 0 = not."""
         if not begin or begin >= until:
@@ -87,27 +90,28 @@ class Lengths:
             self.open.append(until - begin)
 
 
-def lengths(
-    pods: Iterable[PodHistory], key: Callable[[PodHistory], str], since: int, until: int
-) -> dict[str, dict[str, Lengths]]:
-    """By kind of pod and stage, as of `until`."""
-    found: dict[str, dict[str, Lengths]] = {}
-    for pod in pods:
-        stages = found.setdefault(key(pod), {stage.name: Lengths() for stage in STAGES})
+class Stages:
+    """Pods told apart by `key`, filled pod by pod, as of `until`; what ended before `since` is past."""
+
+    def __init__(self, key: Callable[[PodHistory], str], since: int, until: int) -> None:
+        self._key, self._since, self._until = key, since, until
+        self.found: dict[str, dict[str, Lengths]] = {}
+
+    def add(self, pod: PodHistory) -> None:
+        """Each of its stages."""
+        stages = self.found.setdefault(self._key(pod), {stage.name: Lengths() for stage in STAGES})
         gone = min((at for at in (pod.finished, pod.deleted) if at), default=0)
         for name, begin, end in STAGES:
-            stages[name].add(getattr(pod, begin), getattr(pod, end), gone, since, until)
-    return found
+            stages[name].add(getattr(pod, begin), getattr(pod, end), gone, self._since, self._until)
 
-
-def latencies(found: dict[str, dict[str, Lengths]]) -> list[Latency]:
-    """A row per kind of pod and stage that anybody came to, in the order of names and of stages."""
-    return [
-        _row(key, stage, found[key][stage.name])
-        for key in sorted(found)
-        for stage in STAGES
-        if found[key][stage.name].done or found[key][stage.name].open or found[key][stage.name].never
-    ]
+    def rows(self) -> list[Latency]:
+        """One per kind of pod and stage that anybody came to, in the order of names and of stages."""
+        return [
+            _row(key, stage, lengths)
+            for key in sorted(self.found)
+            for stage in STAGES
+            if (lengths := self.found[key][stage.name]).any()
+        ]
 
 
 def _row(key: str, stage: Stage, all_: Lengths) -> Latency:

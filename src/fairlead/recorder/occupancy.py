@@ -4,6 +4,7 @@ Called by the command line with what `store.history` found. Pure: rows in, array
 from `since` on up to, not including, `until`. Time is integer milliseconds, cpu milli-cores, memory bytes.
 """
 
+from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -101,44 +102,65 @@ def gpus(amounts: Mapping[str, int]) -> int:
     return sum(value for name, value in amounts.items() if name == "gpu" or name.endswith("/gpu"))
 
 
-def _amounts(requests: Mapping[str, int], count: int) -> tuple[int, int, int, int]:
-    return count, requests.get("cpu", 0), requests.get("memory", 0), gpus(requests)
+class Gathered:
+    """Rows while they come, in as little memory as they need."""
+
+    def __init__(self) -> None:
+        self._index: dict[str, int] = {}
+        self._columns = tuple(array("q") for _ in range(3 + len(WHATS)))
+        self._usable = bytearray()
+
+    def add(
+        self, node: str, since: int, until: int, amounts: Mapping[str, int], count: int, usable: bool = True
+    ) -> None:
+        """One of them; `until` 0 goes on."""
+        values = (
+            self._index.setdefault(node, len(self._index)), since, until or FOREVER,
+            count, amounts.get("cpu", 0), amounts.get("memory", 0), gpus(amounts),
+        )  # fmt: skip
+        for column, value in zip(self._columns, values, strict=True):
+            column.append(value)
+        self._usable.append(usable)
+
+    def pod(self, pod: PodHistory) -> None:
+        """What a pod held; one without a node held nothing."""
+        if pod.node:
+            self.add(pod.node, pod.since, pod.until, pod.requests, 1)
+
+    def state(self, node: NodeLife) -> None:
+        """What a node had for pods (allocatable); `count` is how many it may have, 0 = nobody says.
+
+        One that is not ready or is cordoned is there all the same, but not usable.
+        """
+        has = node.allocatable
+        usable = node.ready and not node.unschedulable
+        self.add(node.name, node.since, node.until, has, has.get("pods", 0), usable)
+
+    def spans(self) -> Spans:
+        """As columns."""
+        names = tuple(sorted(self._index))
+        place = np.zeros(len(names), np.int64)
+        for i, name in enumerate(names):
+            place[self._index[name]] = i
+        node, since, until, *amounts = (np.array(column, np.int64) for column in self._columns)
+        usable = np.frombuffer(bytes(self._usable), np.bool_)
+        return Spans(names, place[node], since, until, dict(zip(WHATS, amounts, strict=True)), usable)
 
 
 def held(pods: Iterable[PodHistory]) -> Spans:
-    """What pods held; those without a node held nothing."""
-    rows = [
-        (pod.node, pod.since, pod.until or FOREVER, *_amounts(pod.requests, 1), True)
-        for pod in pods
-        if pod.node
-    ]
-    return _spans(rows)
+    """What pods held."""
+    found = Gathered()
+    for pod in pods:
+        found.pod(pod)
+    return found.spans()
 
 
 def capacity(nodes: Iterable[NodeLife]) -> Spans:
-    """What nodes had for pods (allocatable). `count` is how many pods a node may have.
-
-    A node that is not ready or is cordoned is there all the same, but not usable.
-    """
-    rows = [
-        (
-            node.name, node.since, node.until or FOREVER,
-            *_amounts(node.allocatable, node.allocatable.get("pods", 0)),
-            node.ready and not node.unschedulable,
-        )
-        for node in nodes
-    ]  # fmt: skip
-    return _spans(rows)
-
-
-def _spans(rows: Sequence[tuple[str, int, int, int, int, int, int, bool]]) -> Spans:
-    nodes = tuple(sorted({row[0] for row in rows}))
-    index = {name: i for i, name in enumerate(nodes)}
-    node = np.fromiter((index[row[0]] for row in rows), np.int64, len(rows))
-    numbers = np.array([row[1:7] for row in rows], np.int64).reshape(len(rows), 6)
-    usable = np.fromiter((row[7] for row in rows), np.bool_, len(rows))
-    amounts = {what: numbers[:, 2 + i] for i, what in enumerate(WHATS)}
-    return Spans(nodes, node, numbers[:, 0], numbers[:, 1], amounts, usable)
+    """What nodes had."""
+    found = Gathered()
+    for node in nodes:
+        found.state(node)
+    return found.spans()
 
 
 # -- what is shown -----------------------------------------------------------------------------------

@@ -9,8 +9,7 @@ Called by the command line with what `recorder.occupancy` made. Pure. Three meas
   on a node may be another resource: a free core next to no free GPU is of no use to a pod that needs both.
 """
 
-from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -44,18 +43,19 @@ class Usage(NamedTuple):
         return _ratio(self.used, self.capacity)
 
 
-def common_request(pods: Iterable[PodHistory]) -> tuple[Request, int]:
+def shape(pod: PodHistory) -> Request:
+    """What a pod requests, of what is counted here."""
+    return pod.requests.get("cpu", 0), pod.requests.get("memory", 0), gpus(pod.requests)
+
+
+def most_common(shapes: Mapping[Request, int]) -> tuple[Request, int]:
     """What most pods request, and how many do; of several as common, the largest. No pods: nothing, 0."""
-    found = Counter(
-        (pod.requests.get("cpu", 0), pod.requests.get("memory", 0), gpus(pod.requests)) for pod in pods
-    )
-    request, many = max(found.items(), key=lambda item: (item[1], item[0]), default=((0, 0, 0), 0))
-    return request, many
+    return max(shapes.items(), key=lambda item: (item[1], item[0]), default=((0, 0, 0), 0))
 
 
-def usage(pods: Spans, nodes: Spans, request: Request, edges: Ints) -> dict[str, Usage]:
-    """By resource."""
-    free, wasted = _free(pods, nodes, request, edges)
+def usage(pods: Spans, everybody: Spans, nodes: Spans, request: Request, edges: Ints) -> dict[str, Usage]:
+    """By resource. `pods` are those whose use is asked about, `everybody` all that hold something."""
+    free, wasted = _free(everybody, nodes, request, edges)
     found: dict[str, Usage] = {}
     for resource in RESOURCES:
         used, whole = pods.of(resource), nodes.of(resource)

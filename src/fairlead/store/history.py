@@ -1,12 +1,12 @@
 """Asking the ledger: pods with their times, nodes, changes, the views there are.
 
-Used by the command line over a connection of `store.reader.open_reader`. One statement per question; long
-answers come in portions, so that what is held in memory is what the caller keeps. Must not write.
+Used by the command line over a connection of `store.reader.open_reader`, inside `at_once`. One statement per
+question; long answers come in portions, so that what is held in memory is what the caller keeps. Must not
+write.
 """
 
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator
-from importlib.resources import files
 from itertools import groupby
 from typing import Any
 
@@ -17,9 +17,8 @@ from fairlead.model.history import Asked, ChangeRow, PodHistory, View
 from fairlead.model.record import NodeLife
 from fairlead.store.rows import clean
 from fairlead.store.schema import Connection
-from fairlead.store.sql import parse
+from fairlead.store.sql import SQL
 
-SQL = parse((files("fairlead.store") / "queries_history.sql").read_text("utf-8"))
 _PORTION = 5_000
 
 
@@ -65,6 +64,12 @@ async def last(conn: Connection) -> int:
     return int(row[0]) if row else 0
 
 
+async def recorded(conn: Connection) -> int:
+    """Up to when a recorder has watched, 0 if none ever did."""
+    row = await (await conn.execute(SQL["history_recorded"])).fetchone()
+    return int(row[0]) if row else 0
+
+
 async def gaps(conn: Connection, since: int, until: int) -> list[tuple[int, int]]:
     """From when to when nothing was recorded, where that touches the time asked about."""
     answer = await conn.execute(SQL["history_gaps"], {"since": since, "until": until})
@@ -81,13 +86,18 @@ async def views(conn: Connection) -> list[View]:
 
 
 async def _rows(conn: Connection, name: str, values: dict[str, Any]) -> AsyncIterator[tuple[Any, ...]]:
-    """The rows of a statement, fetched in portions."""
+    """The rows of a statement, fetched in portions.
+
+    The end of the transaction ends it, too: whoever goes away in the middle (a pipe that
+    closed) need not say so.
+    """
     set_json_loads(msgspec.json.decode, conn)
-    async with conn.transaction(), conn.cursor(name=name) as cursor:
-        cursor.itersize = _PORTION
-        await cursor.execute(SQL[name], values)
-        async for row in cursor:
+    cursor = conn.cursor(name=name)
+    await cursor.execute(SQL[name], values)
+    while found := await cursor.fetchmany(_PORTION):
+        for row in found:
             yield row
+    await cursor.close()
 
 
 def _filter(asked: Asked) -> dict[str, Any]:

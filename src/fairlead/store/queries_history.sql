@@ -66,3 +66,6 @@ FROM pg_class c
 JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0
 WHERE c.relkind = 'v' AND c.relnamespace = 'fairlead'::regnamespace
 ORDER BY c.relname, a.attnum
+
+-- name: history_recorded
+SELECT coalesce(max(written_at), 0) FROM watch_mark
