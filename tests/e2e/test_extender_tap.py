@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import json
 import socket
+import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -26,8 +27,9 @@ from fairlead.model.record import Change, Part
 from fairlead.recorder.extender import Extender
 from fairlead.recorder.outlet import Outlet
 from fairlead.recorder.scheduling_events import SchedulingEvents
+from fairlead.store.reader import open_reader
 from fairlead.wire.happening import happening
-from live import Kubectl, until
+from live import DIRECT, FAIRLEAD, Kubectl, until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -291,6 +293,88 @@ def test_RB8_placements_are_the_same_observed_or_not(
     assert not any(row.name.startswith(("down", "hanging")) for row in observed.rows)
     assert one_by_one(kubectl, "again") == alone
     assert [len(observed.of(f"again-{number}")) for number in range(PODS)] == [1] * PODS
+
+
+def free_port() -> int:
+    with socket.create_server((HOST, 0)) as listener:
+        return listener.getsockname()[1]
+
+
+@contextlib.contextmanager
+def recorder(plane: Cluster, data: Path, port: int) -> Iterator[None]:
+    """`fairlead recorder` as a user starts it, ready when this begins."""
+    log = data.with_name("recorder.log")
+    command = [FAIRLEAD, "recorder", "--kubeconfig", str(plane.kubeconfig), "--data-dir", str(data)]
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            [*command, "--http", f"{HOST}:{port}", "--grpc", ""], stdout=out, stderr=out
+        )
+
+    def ready() -> bool:
+        assert process.poll() is None, f"the recorder ended:\n{log.read_text(errors='replace')[-3000:]}"
+        with contextlib.suppress(OSError):
+            return DIRECT.open(f"http://{HOST}:{port}/readyz", timeout=10).status == 200
+        return False
+
+    try:
+        until(ready, "the recorder to be ready")
+        yield
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+def ledger(data: Path, namespace: str) -> dict[str, list[tuple[str, str, dict[str, Any]]]]:
+    """By pod: source and event of each change that a scheduler made or met, and what it says of it."""
+
+    async def rows() -> list[tuple[Any, ...]]:
+        async with open_reader(data=data) as conn:
+            found = await conn.execute(
+                "SELECT name, source, event, node, extra FROM changes WHERE namespace = %s AND event IN "
+                "('Filter', 'Prioritize', 'Bound', 'Scheduled', 'FailedScheduling') ORDER BY at, seq",
+                [namespace],
+            )
+            return await found.fetchall()
+
+    told: dict[str, list[tuple[str, str, dict[str, Any]]]] = {}
+    for name, source, event, where, extra in asyncio.run(rows()):
+        told.setdefault(name, []).append((source, event, {**(extra or {}), "node": where}))
+    return told
+
+
+def test_RB8_RB9_a_decision_is_whole_in_the_ledger(
+    plane: Cluster, kubectl: Kubectl, configuration: Path, data: Path, tmp_path: Path
+) -> None:
+    """The recorder as users run it: candidates, choice, bind, and why another pod was not placed."""
+    port = free_port()
+    config = tmp_path / "config.yaml"
+    original = yaml.safe_load(CONFIGURATION.read_text(encoding="utf-8"))
+    prefix = original["extenders"][0]["urlPrefix"]
+    original["extenders"][0]["urlPrefix"] = prefix.replace("8081", str(port))
+    config.write_text(yaml.safe_dump(original), encoding="utf-8")
+    with recorder(plane, data, port):
+        restarted(plane, config)
+        try:
+            kubectl.create(pod("fits", cpu=20), pod("huge", cpu=100))
+            where = placed(kubectl, "fits")
+
+            def whole() -> dict[str, list[tuple[str, str, dict[str, Any]]]] | None:
+                found = ledger(data, kubectl.namespace)
+                done = {event for _, event, _ in found.get("fits", ())}
+                wanted = {"Filter", "Prioritize", "Scheduled", "Bound"}
+                return found if wanted <= done and "huge" in found else None
+
+            told = until(whole, "the decision in the ledger", pause=0.5)
+        finally:
+            restarted(plane, configuration)
+    fits = {(source, event): extra for source, event, extra in told["fits"]}
+    assert sorted(fits["extender", "Filter"]["candidates"]) == ["c", "d"]
+    assert fits["extender", "Prioritize"]["count"] == 2
+    assert fits["watch", "Bound"]["node"] == fits["events", "Scheduled"]["node"] == where
+    assert [event for source, event, _ in told["fits"] if source == "extender"] == ["Filter", "Prioritize"]
+    (refused,) = [extra for _, event, extra in told["huge"] if event == "FailedScheduling"]
+    assert refused["reasons"] == {"Insufficient cpu": 4, "Insufficient memory": 4}
+    assert not any(source == "extender" for source, _, _ in told["huge"])
 
 
 @pytest.mark.parametrize(

@@ -152,6 +152,14 @@ def test_RB9_who_was_asked_about_longest_ago_is_forgotten(rows: list[Change]):
     assert [(row.extra or {})["attempt"] for row in rows] == [1, 1, 2, 1, 3, 1]
 
 
+@pytest.mark.parametrize("version", ["", "²", "-1", "9" * 5_000])
+def test_a_version_that_is_no_number_counts_as_none(extender: Extender, rows: list[Change], version: str):
+    found = pod()
+    found["metadata"]["resourceVersion"] = version
+    extender.filter(asked("n1", of=found))
+    assert rows[0].version == 0
+
+
 @pytest.mark.parametrize(
     ("body", "complaint"),
     [

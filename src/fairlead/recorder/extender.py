@@ -153,6 +153,7 @@ def _candidates(names: list[str]) -> dict[str, Any]:
 
 def _row(event: str, asked: _Question, now: int, extra: dict[str, Any]) -> Change:
     meta = asked.pod.metadata
+    version = meta.resource_version
     if nominated := asked.pod.status.nominated_node_name:
         extra["nominated"] = nominated
     return Change(
@@ -165,6 +166,6 @@ def _row(event: str, asked: _Question, now: int, extra: dict[str, Any]) -> Chang
         namespace=meta.namespace,
         name=meta.name,
         scheduler=asked.pod.spec.scheduler_name,
-        version=int(meta.resource_version) if meta.resource_version.isdigit() else 0,
+        version=int(version) if version.isdecimal() and len(version) < 19 else 0,
         extra=extra,
     )
