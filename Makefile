@@ -23,7 +23,7 @@ CACHE := $(or $(FAIRLEAD_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/fairlead)
 # One thing after the other: lint stops a broken tree before the long tests, and pytest speaks last.
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help install test lint types imports unit fuzz controlplane demo bench lock proto requirements format clean
+.PHONY: help install test lint types imports unit fuzz controlplane plugin demo bench lock proto requirements format clean
 .PHONY: check-python check-go
 
 help: ## Show this list
@@ -43,7 +43,7 @@ $(STAMP): requirements.lock pyproject.toml
 	@$(BIN)/python -m pip install --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
-test: check-go install lint types imports controlplane ## Everything: linters, types, import rules, all tests
+test: check-go install lint types imports controlplane plugin ## Everything: linters, types, import rules, all tests
 	@echo '== Tests: unit and property, two at a time'
 	@$(BIN)/pytest -n 2 --dist worksteal tests/unit tests/property
 # In order of names: the longest test must not be left for the end, when the other half would wait for it.
@@ -74,6 +74,11 @@ controlplane: check-go install ## Build the local control plane if need be and s
 	@echo '== Local control plane: up and down'
 	@name=make-$$$$; trap "$(BIN)/fairlead cluster down --name $$name >/dev/null" EXIT INT TERM; \
 	  $(BIN)/fairlead cluster up --name $$name --nodes 1 >/dev/null
+
+# After the control plane: what the two share is then compiled already.
+plugin: check-go install ## Build the kube-scheduler with the recorder's plugin if need be
+	@echo '== kube-scheduler with the recorder'"'"'s plugin'
+	@$(BIN)/python plugins/build.py
 
 demo: check-go install ## The whole system on this machine (NODES=8 and more, KEEP=1 leaves it running)
 	@$(BIN)/fairlead demo --nodes $(NODES) $(if $(filter-out 0 no,$(KEEP)),--keep)

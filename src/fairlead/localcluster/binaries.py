@@ -1,6 +1,6 @@
 """The control plane's binaries: found in $KUBEBUILDER_ASSETS or the cache, else built from Go modules.
 
-Called by `up`. The versions are those of the go.mod files in gomod/, which with go.sum make a build
+Called by `up`, and by plugins/build.py for the kube-scheduler with the recorder's plugin. The versions are those of the go.mod files in gomod/, which with go.sum make a build
 reproducible. It must not fetch anything but Go modules, and only through the user's own Go settings.
 """
 
@@ -34,14 +34,21 @@ HOW = (
 
 @dataclass(frozen=True)
 class Recipe:
-    """One go.mod and what is built from it: the binary's name -> the package of its main."""
+    """One go.mod and what is built from it: the binary's name -> the package of its main.
+
+    A name that ends with .test is the package's tests as a binary. `source` is a module with code of its own.
+    """
 
     name: str
     version: str
     packages: dict[str, str]
     linker: str = "-s -w"
+    source: Path | None = None
 
     def files(self) -> dict[str, bytes]:
+        if self.source is not None:
+            found = [*self.source.glob("go.*"), *self.source.rglob("*.go")]
+            return {path.relative_to(self.source).as_posix(): path.read_bytes() for path in found}
         folder = resources.files("fairlead.localcluster").joinpath("gomod", self.name)
         return {name: folder.joinpath(name).read_bytes() for name in ("go.mod", "go.sum")}
 
@@ -68,14 +75,27 @@ RECIPES = (
 )
 
 
-def find(names: Iterable[str], progress: Progress) -> dict[str, str]:
+def scheduler_plugin(source: Path) -> Recipe:
+    """kube-scheduler with the recorder's plugin, and the plugin's own tests.
+
+    The version and the flags are those of the control plane's, so that Go compiles what they share once.
+    """
+    packages = {
+        "kube-scheduler-sniffer": "./cmd/kube-scheduler-sniffer",
+        "sniffer.test": "./sniffer",
+    }
+    linker = f"-s -w -X k8s.io/component-base/version.gitVersion={KUBERNETES}"
+    return Recipe("kube-scheduler-sniffer", KUBERNETES, packages, linker, source)
+
+
+def find(names: Iterable[str], progress: Progress, recipes: Iterable[Recipe] = RECIPES) -> dict[str, str]:
     """The path of each binary; what is missing is built first, which takes minutes."""
     found = _given(names)
     missing = [name for name in names if name not in found]
     if not missing:
         return found
     go = go_version()
-    for recipe in RECIPES:
+    for recipe in recipes:
         wanted = [name for name in missing if name in recipe.packages]
         if wanted:
             folder = _cached(recipe, go, progress)
@@ -130,6 +150,7 @@ def _build(recipe: Recipe, folder: Path, step: Step) -> None:
         source.mkdir()
         output.mkdir()
         for name, data in recipe.files().items():
+            (source / name).parent.mkdir(parents=True, exist_ok=True)
             (source / name).write_bytes(data)
         for binary, package in recipe.packages.items():
             step.note = binary
@@ -141,8 +162,9 @@ def _compile(recipe: Recipe, package: str, source: Path, output: Path, step: Ste
     # A go.work or flags meant for other modules must not reach in; no C compiler is needed.
     environment = {**os.environ, "GOWORK": "off", "GO111MODULE": "on", "CGO_ENABLED": "0"}
     options = ["-v", "-trimpath", "-buildvcs=false", "-mod=readonly", f"-ldflags={recipe.linker}"]
+    verb = ["test", "-c", "-vet=off"] if output.suffix == ".test" else ["build"]
     process = subprocess.Popen(
-        ["go", "build", *options, "-o", str(output), package],
+        ["go", *verb, *options, "-o", str(output), package],
         cwd=source,
         env=environment,
         stdin=subprocess.DEVNULL,
@@ -166,7 +188,7 @@ def _compile(recipe: Recipe, package: str, source: Path, output: Path, step: Ste
     reader.join()
     if code:
         raise ClusterError(
-            f"go build {package} failed with {code}; is the Go module proxy reachable (go env GOPROXY) "
+            f"go {verb[0]} {package} failed with {code}; is the Go module proxy reachable (go env GOPROXY) "
             "and enough disk and memory free?",
             "\n".join(lines[-15:]),
         )
