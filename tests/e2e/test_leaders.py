@@ -203,7 +203,7 @@ def test_RA3_F6_order_and_first_sight_are_kept_over_a_takeover(
     names = [f"waiting-{i}" for i in range(5)]
     leader, standby = replicas.pair()
     with Witness(small_cluster) as witness:
-        kubectl.create(job("blocker", pods=4, cpu="8", run="15s"))
+        kubectl.create(job("blocker", pods=4, cpu="8", run="1h"))
         leader.wait_state(kubectl.namespace, "blocker", "running")
         for name in names:
             kubectl.create(job(name, pods=4, cpu="5", run="100ms"))
@@ -215,6 +215,7 @@ def test_RA3_F6_order_and_first_sight_are_kept_over_a_takeover(
         after = standby.groups(kubectl.namespace)
         assert [after[name]["first_seen"] for name in names] == [before[name]["first_seen"] for name in names]
         assert [after[name]["position"] for name in names] == [1, 2, 3, 4, 5]
+        kubectl("delete", "job", "blocker", "--wait=false")
         until(lambda: all_in_state(standby, kubectl.namespace, names, "completed"))
         assert witness.starts(kubectl.namespace) == ["blocker", *names]
 
@@ -281,12 +282,17 @@ def test_RA3_a_leader_that_cannot_renew_steps_down_and_one_leads_when_the_api_se
     leader.wait_state(kubectl.namespace, "before", "running")
     small_cluster.kill("kube-apiserver")
     until(lambda: "steps down" in leader.log, "the leader to give up")
-    assert "not renewed" in leader.log and gauge(leader) == 0.0
+    assert "not renewed" in leader.log
+    until(lambda: gauge(leader) == 0.0, "its gauge to say so")
     small_cluster.start("kube-apiserver")
     small_cluster.wait_healthy("kube-apiserver", 60)
     both = (leader, standby)
-    until(lambda: sum(each.get("/readyz")[0] == 200 for each in both) == 1, "one of them to lead")
-    now = next(each for each in both if each.get("/readyz")[0] == 200)
+
+    def leads() -> Scheduler | None:
+        ready = [each for each in both if each.get("/readyz")[0] == 200]
+        return ready[0] if len(ready) == 1 else None
+
+    now = until(leads, "one of them to lead")
     kubectl("delete", "job", "before")
     kubectl.create(job("after", pods=4, cpu="8", run="100ms"))
     now.wait_state(kubectl.namespace, "after", "completed")

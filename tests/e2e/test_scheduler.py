@@ -150,7 +150,7 @@ def test_F6_order_and_waiting_time_survive_a_restart(
 ) -> None:
     names = [f"waiting-{i}" for i in range(5)]
     with Scheduler(small_cluster.kubeconfig, data) as scheduler, Witness(small_cluster) as witness:
-        kubectl.create(job("blocker", pods=4, cpu="8", run="12s"))
+        kubectl.create(job("blocker", pods=4, cpu="8", run="1h"))
         scheduler.wait_state(kubectl.namespace, "blocker", "running")
         for name in names:
             kubectl.create(job(name, pods=4, cpu="5", run="100ms"))
@@ -163,6 +163,7 @@ def test_F6_order_and_waiting_time_survive_a_restart(
         after = scheduler.groups(kubectl.namespace)
         assert [after[name]["first_seen"] for name in names] == [before[name]["first_seen"] for name in names]
         assert [after[name]["position"] for name in names] == [1, 2, 3, 4, 5]
+        kubectl("delete", "job", "blocker", "--wait=false")
         until(lambda: all_in_state(scheduler, kubectl.namespace, names, "completed"))
         assert witness.starts(kubectl.namespace) == ["blocker", *names]
         for later, earlier in itertools.pairwise(reversed(["blocker", *names])):
@@ -174,8 +175,10 @@ def test_pods_that_ended_or_went_while_nobody_watched(
 ) -> None:
     """A restart sees the cluster as it is: what ended meanwhile holds nothing, what went is gone."""
     with Scheduler(small_cluster.kubeconfig, data) as scheduler:
-        kubectl.create(job("ends", pods=2, cpu="8", run="2s"), job("goes", pods=2, cpu="8", run="10m"))
+        kubectl.create(job("goes", pods=2, cpu="8", run="10m"))
         scheduler.wait_state(kubectl.namespace, "goes", "running")
+        kubectl.create(job("ends", pods=2, cpu="8", run="5s"))
+        scheduler.wait_state(kubectl.namespace, "ends", "running")
         scheduler.kill()
         kubectl("delete", "job", "goes")
         until(lambda: succeeded(kubectl, "ends"))
@@ -217,7 +220,7 @@ def not_ready(scheduler: Scheduler) -> tuple[int, dict[str, list[str]]] | None:
 
 def test_api_server_killed_and_started_again(small_cluster: Cluster, kubectl: Kubectl, data: Path) -> None:
     with Scheduler(small_cluster.kubeconfig, data) as scheduler:
-        kubectl.create(job("before", pods=4, cpu="8", run="6s"))
+        kubectl.create(job("before", pods=4, cpu="8", run="20s"))
         scheduler.wait_state(kubectl.namespace, "before", "running")
         kubectl.create(job("waits", pods=4, cpu="8", run="200ms"))
         scheduler.wait_state(kubectl.namespace, "waits", "waiting")
