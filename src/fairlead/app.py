@@ -42,7 +42,7 @@ from fairlead.runtime.loop import Loop, Observer
 from fairlead.runtime.metrics import Metrics
 from fairlead.runtime.planner import Planner
 from fairlead.runtime.port import Inbox, Port
-from fairlead.runtime.record import Recorder
+from fairlead.runtime.record import Recorder, Recording, Recordings
 from fairlead.runtime.reports import Reports
 from fairlead.store import reader
 from fairlead.store.folder import default_data_dir
@@ -175,14 +175,17 @@ class Life:
 
     async def run(self, record: Path | None, on_lead: Callable[[], None]) -> str:
         """Until the process is told to end (then `stopped`), or may lead no longer: then the reason."""
-        recorder = Recorder(record, self.engine.state.settings) if record else None
+        recordings: list[Recording] = (
+            [Recorder(record, self.engine.state.settings)] if record is not None else []
+        )
         ports: list[Port] = [self.store, self.kube, Planner(self._reports.cycle), self.auditor]
         observers: list[Observer] = [self._reports.batch, self.auditor.batch]
         if self.options.ledger:
             ledger = self._ledger()
             ports.append(ledger)
             observers.append(ledger.batch)
-        loop = Loop(self.engine, ports, self._clock, recorder, observers)
+            recordings.append(ledger.segments)
+        loop = Loop(self.engine, ports, self._clock, Recordings(*recordings), observers)
         self._inbox = loop.inbox
         reloading = Reloading(self.options.given, self.settings, loop.inbox)
         if self.options.config is not None:
@@ -216,6 +219,7 @@ class Life:
             retention=self.settings.retention,
             now=self._clock.now,
             registry=self.metrics.registry,
+            leads=lambda: self._elector is None or self._elector.allowed() > 0,
         )
 
     def _stop(self, running: asyncio.Task[None]) -> None:

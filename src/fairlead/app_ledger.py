@@ -1,4 +1,4 @@
-"""What a scheduler with `--ledger` writes down: its decisions as rows.
+"""What a scheduler with `--ledger` writes down: its decisions as rows, and all that a replay needs.
 
 Composed by `fairlead.app` into each life of the engine, as a port without commands (so that it is closed
 before the store is) and as an observer of the loop. Must never stop the scheduler: what cannot be written is
@@ -6,7 +6,7 @@ counted.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 
 import structlog
 from prometheus_client import CollectorRegistry, Gauge
@@ -16,7 +16,9 @@ from fairlead.model.command import Command
 from fairlead.model.event import Event
 from fairlead.runtime.decisions import Decisions
 from fairlead.runtime.port import Inbox
+from fairlead.runtime.segmenting import HOUR, Segments
 from fairlead.store.ledger import Ledger
+from fairlead.store.segments import SegmentStore
 
 _log = structlog.get_logger("ledger")
 
@@ -34,8 +36,13 @@ class LedgerPort:
         retention: int,
         now: Callable[[], int],
         registry: CollectorRegistry,
+        leads: Callable[[], bool] = lambda: True,
+        every: int = HOUR,
     ) -> None:
         self._ledger = Ledger(url=url, retention=retention, now=now, role="decisions")
+        self._store = SegmentStore(lambda: url)
+        self.segments = Segments(engine, self._store, every=every, leads=leads)
+        """Told each batch before the engine learns it."""
         scheduler = engine.state.settings.scheduler
         self._decisions = Decisions(scheduler, self._ledger.put, lambda: engine.last_stale)
         rows = Gauge(
@@ -44,6 +51,10 @@ class LedgerPort:
             ("state",),
             registry=registry,
         )
+        gaps = Gauge(
+            "fairlead_ledger_gaps", "How often something is missing for a replay.", registry=registry
+        )
+        gaps.set_function(lambda: self.segments.gaps)
         rows.labels("written").set_function(lambda: self._ledger.written)
         rows.labels("waiting").set_function(lambda: self._ledger.waiting)
         rows.labels("dropped").set_function(lambda: self._decisions.dropped + self._ledger.dropped)
@@ -52,13 +63,17 @@ class LedgerPort:
         """An observer of the loop: a mistake here is told, and costs no more than a row."""
         try:
             self._decisions.batch(events, commands, taken)
+            self.segments.observe(events, commands, taken)
         except Exception:
             _log.exception("a batch is missing in the ledger")
 
     async def run(self, inbox: Inbox) -> None:  # noqa: ARG002  it tells nothing
         """Write behind, until cancelled."""
+        await asyncio.gather(self._kept_up(self._ledger.run()), self._kept_up(self._store.run()))
+
+    async def _kept_up(self, writing: Coroutine[None, None, None]) -> None:
         try:
-            await self._ledger.run()
+            await writing
         except Exception:
             _log.exception("the ledger ends here; scheduling goes on")
         await asyncio.Event().wait()
@@ -68,4 +83,6 @@ class LedgerPort:
 
     async def close(self) -> None:
         """Write what is left, for a few seconds at most."""
+        self.segments.close()
+        await self._store.close()
         await self._ledger.close()

@@ -47,7 +47,11 @@ def test_every_decision_is_a_row_also_over_a_restart(
         "Arrived", "Queued", "Planned", "Recorded", "Bound", "Started", "Ended",
     ]  # fmt: skip
     refused = rows(data, f"SELECT reason, message FROM change WHERE {ours} AND event = 'Rejected'")
-    assert [reason for reason, _ in refused] == ["Unsatisfiable"]
+    assert {reason for reason, _ in refused} == {"Unsatisfiable"}  # the new process has looked at it again
+    segments = rows(data, "SELECT why, checkpoint IS NULL, closed_at > 0 FROM ledger_segment ORDER BY id")
+    assert segments == [("start", True, False), ("start", True, True)]
+    for (batches,) in rows(data, "SELECT sum(batches) FROM ledger_chunk GROUP BY segment"):
+        assert batches > 0
     leads = rows(data, "SELECT extra ->> 'epoch' FROM change WHERE event = 'Leads' ORDER BY seq")
     assert [epoch for (epoch,) in leads] == ["1", "2"]
     (planned,) = rows(data, f"SELECT extra -> 'placements' FROM change WHERE {ours} AND event = 'Planned'")
