@@ -89,6 +89,8 @@ class Ledger:
         """So many parts are still to be written one by one, tamed: one of them was refused."""
         self._turn = 0
         """With which this process is the recorder; 0 = not yet."""
+        self._outdated = False
+        """Another has had the turn since, and this one has not been run again."""
         self._holding = asyncio.Event()
         self._wake = asyncio.Event()
         self._soon = asyncio.Event()
@@ -136,8 +138,12 @@ class Ledger:
         """Connect, write, and connect again, until cancelled or closed.
 
         Raises FencedError when another recorder has had its turn meanwhile: what this one knows is then
-        outdated, and its unwritten pods, nodes and marks are dropped (the other's watch has them).
+        outdated, and its unwritten pods, nodes and marks are dropped (the other's watch has them). Run again
+        when nobody puts such any more, it stands by for the next turn, and `load` waits for that.
         """
+        if self._outdated:
+            self._outdated = False
+            self._drop_state()  # put while those who watched did not know yet
         self._running = asyncio.create_task(self._live(), name="ledger")
         try:
             await asyncio.wait({self._running})
@@ -342,14 +348,18 @@ class Ledger:
             await conn.close()
 
     def _leave(self) -> None:
-        """Another's turn: what the watches saw is the other's; changes of the doors `close` still writes."""
+        """Another's turn: what watches saw is the other's. Changes of the doors are still written."""
         self._turn = 0
-        gone = self._buffer.drop_state()
-        self._done += gone  # nobody waits for it any more
-        self._moved.set()
+        self._outdated = True
         if self._flight is not None:  # it may be in: the rest of it keeps its number
             kept = [part for part in self._flight.parts if not has_state(part)]
             self._flight = structs.replace(self._flight, parts=kept, state=False)
+        self._drop_state()
+
+    def _drop_state(self) -> None:
+        gone = self._buffer.drop_state()
+        self._done += gone
+        self._moved.set()
         _log.warning("another recorder has taken over", dropped=gone)
 
     async def _keep_house(self) -> None:

@@ -85,7 +85,12 @@ WHERE uid = ANY(ARRAY(SELECT uid FROM pod_life
 
 -- name: forget_nodes
 DELETE FROM node_life
-WHERE ctid = ANY(ARRAY(SELECT ctid FROM node_life WHERE until > 0 AND until < %(before)s LIMIT %(most)s))
+WHERE ctid = ANY(ARRAY(SELECT ctid FROM node_life
+                       WHERE until > 0 AND until < %(before)s
+                         AND coalesce((told ->> 'imported')::bigint, 0) < %(before)s LIMIT %(most)s))
+
+-- name: forget_imports
+DELETE FROM watch_mark WHERE starts_with(kind, 'import:') AND written_at < %(before)s - 86400000
 
 -- name: forget_segments
 DELETE FROM ledger_segment
@@ -96,7 +101,9 @@ WHERE id = ANY(ARRAY(SELECT s.id FROM ledger_segment s
 
 -- name: forget_specs
 DELETE FROM ledger_spec
-WHERE hash = ANY(ARRAY(SELECT hash FROM ledger_spec WHERE last_used < %(before)s LIMIT %(most)s))
+WHERE hash = ANY(ARRAY(SELECT hash FROM ledger_spec
+                       WHERE last_used < %(before)s - 2 * 86400000::bigint -- a chunk may be younger, and stays a day
+                       LIMIT %(most)s))
 
 -- name: forget_writers
 DELETE FROM ledger_writer
