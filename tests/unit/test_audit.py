@@ -11,7 +11,7 @@ from msgspec import structs
 
 from auditing import Audited, differences, listings, look
 from fairlead.core.state import Poison
-from fairlead.core.tombstones import bury
+from fairlead.core.tombstones import LIFE, bury
 from fairlead.model import event as ev
 from fairlead.model.audit import Listing
 from fairlead.model.event import Event
@@ -20,7 +20,8 @@ from fairlead.model.owner import Owner
 from fairlead.model.pod import Pod, PodPhase, Shape
 from fairlead.model.thing import Namespace
 from fairlead.runtime import slices
-from fairlead.runtime.record import Recorder, replay
+from fairlead.runtime.record import Recorder
+from fairlead.runtime.replay import replay_file
 from fairlead.sim.world import World
 
 FOREIGN = Pod("f", "other", "web", 0, Shape(amounts(cpu=1)), node="n1", phase=PodPhase.RUNNING)
@@ -225,6 +226,21 @@ async def test_D5_a_corrupted_state_is_named_and_repaired(
     assert after.digest_rebuilt == after.digest_incremental == right
 
 
+async def test_an_audit_whose_list_is_older_than_what_is_remembered_of_the_gone_is_given_up():
+    found = yard()
+
+    def slowly() -> list[Listing]:
+        old = listings(found.world)
+        found.world.pod_gone("svc")
+        found.world.run(LIFE)
+        return old
+
+    found.lists = slowly
+    report = await found.audit()
+    assert report.result == "failed" and "list is 180 s old" in report.error
+    assert "svc" not in found.state.pods
+
+
 async def test_a_repair_frees_what_was_held_too_long_and_whoever_waited_starts():
     found = yard()
     world = found.world
@@ -400,7 +416,7 @@ async def test_a_recording_with_a_repair_replays_to_the_bit(tmp_path: Path):
         recorder.batch(batch)
     recorder.close()
     assert any(isinstance(event, ev.Repaired) for batch in world.batches for event in batch)
-    outcome = replay(tmp_path / "run.jsonl")
+    outcome = replay_file(tmp_path / "run.jsonl")
     assert outcome.plans > 2
     assert outcome.differences == []
 

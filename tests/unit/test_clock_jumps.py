@@ -25,7 +25,7 @@ from fairlead.model.group import Outcome, Phase
 from fairlead.model.owner import Owner
 from fairlead.model.pod import OwnerRef, Pod, Shape
 from fairlead.model.settings import Settings, single
-from fairlead.runtime import record
+from fairlead.runtime import record, replay
 from fairlead.runtime.clock import Clock
 from fairlead.runtime.loop import Loop
 from fairlead.sim.world import World
@@ -364,7 +364,7 @@ def test_a_recording_with_jumps_is_replayed_to_the_bit(tmp_path: Path) -> None:
     for batch in world.batches:
         recorder.batch(batch)
     recorder.close()
-    outcome = record.replay(tmp_path / "r")
+    outcome = replay.replay_file(tmp_path / "r")
     assert not outcome.differences and outcome.plans > 3
 
 

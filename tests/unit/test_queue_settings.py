@@ -16,7 +16,8 @@ from fairlead.model.event import Configured, Event, Tick
 from fairlead.model.selector import Expression, Operator
 from fairlead.model.settings import PartitionSettings, QueueSettings, Settings
 from fairlead.model.view import QueuesPage
-from fairlead.runtime.record import Header, Recorder, read, replay
+from fairlead.runtime.record import Header, Recorder, read
+from fairlead.runtime.replay import replay_file
 from fairlead.sim.world import World
 
 HOUR = 3_600_000
@@ -168,7 +169,7 @@ def test_a_recording_with_queues_replays(tmp_path: Path):
     for uid in ("runs-0", "first-0", "first-1"):
         world.pod_gone(uid)
         world.run(1000)
-    found = replay(recorded(world, tmp_path / "run.jsonl"))
+    found = replay_file(recorded(world, tmp_path / "run.jsonl"))
     assert found.differences == [] and found.plans >= 3
 
 

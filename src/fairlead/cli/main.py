@@ -19,6 +19,10 @@ from fairlead.cli.audit import audit
 from fairlead.cli.demo import demo
 from fairlead.cli.errors import told
 from fairlead.cli.fluxion_service import fluxion_service
+from fairlead.cli.notify import EPILOG as NOTIFY_EXAMPLE
+from fairlead.cli.notify import notify
+from fairlead.cli.replay import EPILOG as REPLAY_EXAMPLES
+from fairlead.cli.replay import replay
 from fairlead.cli.resource_query import resource_query
 from fairlead.cli.scheduler import scheduler
 from fairlead.cli.simulate import EPILOG as SIMULATE_EXAMPLES
@@ -127,6 +131,8 @@ app.command(epilog=SIMULATE_EXAMPLES)(simulate)
 
 app.command(epilog=AUDIT_EXAMPLES)(audit)
 
+app.command(epilog=REPLAY_EXAMPLES)(replay)
+
 app.command(
     "resource-query",
     epilog='Example: echo "match allocate job.yaml" | fairlead resource-query -L tiny.graphml',
@@ -135,6 +141,8 @@ app.command(
 app.command("fluxion-service", epilog="Example: fairlead fluxion-service --graph cluster.json -P lonode")(
     fluxion_service
 )
+
+app.command(epilog=NOTIFY_EXAMPLE)(notify)
 
 OutputOption = Annotated[Output, typer.Option("--output", "-o", help="table, wide or json.")]
 ServerOption = Annotated[
@@ -242,16 +250,6 @@ def graph(
     from fairlead.cli import commands
 
     commands.graph(_where(server, data_dir, database_url), output=output, whole=whole)
-
-
-@app.command(epilog="Example: fairlead replay batches.jsonl")
-def replay(
-    file: Annotated[Path, typer.Argument(help="Written by `fairlead scheduler --record FILE`.")],
-) -> None:
-    """Run a recording through the engine again and compare what it decides."""
-    from fairlead.cli import replaying
-
-    replaying.show(file)
 
 
 @app.command(name="filter", epilog="Example: fairlead filter cases.jsonl.xz --json > verdicts.jsonl")

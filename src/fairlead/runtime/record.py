@@ -1,29 +1,24 @@
-"""Event batches as JSON lines (`--record FILE`), and their replay to the bit (`fairlead replay FILE`).
+"""Event batches as JSON lines (`--record FILE`), written and read back (for `runtime.replay`).
 
-The first line names format, version and settings; every further line is one batch as the engine learned
-it. That is all a replay needs: where a snapshot was taken follows from the batches, and the plan that
+The first line names format, version, engine and settings; every further line is one batch as the engine
+learned it. That is all a replay needs: where a snapshot was taken follows from the batches, and the plan that
 re-entered stands in one of them. Written behind by `runtime.loop`; a full disk ends the recording with
 a loud message, never the scheduler.
 """
 
 import pathlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import BinaryIO, Protocol, cast
+from typing import BinaryIO, Protocol
 
 import msgspec
 import structlog
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from fairlead import __version__
-from fairlead.control import RECONCILERS
-from fairlead.core.cycle import plan_now
-from fairlead.core.engine import Engine
-from fairlead.model.command import Propose
-from fairlead.model.event import Event, PlanProposed, PodSeen, Repaired, Told
-from fairlead.model.pod import Shape
-from fairlead.model.preferences import Preferences
+from fairlead.model.event import Event
 from fairlead.model.settings import Settings
 from fairlead.runtime.errors import ConfigError
+from fairlead.runtime.shared import Shared
 from fairlead.runtime.version import engine_version
 
 FORMAT = "fairlead-batches/1"
@@ -113,30 +108,10 @@ class Recorder:
             self._file = None
 
 
-class Difference(Struct, frozen=True):
-    """A plan that came out otherwise."""
-
-    line: int
-    plan: str
-    recorded: bytes
-    replayed: bytes
-
-
-class Replay(Struct):
-    """What a replay found. `plans` were made again, `differences` are those not equal to the byte."""
-
-    batches: int = 0
-    events: int = 0
-    plans: int = 0
-    differences: list[Difference] = []
-    truncated: bool = False
-    """The last line was cut off (the scheduler was killed): all before it counts."""
-
-
 def read(path: pathlib.Path) -> Iterator[Header | list[Event]]:
     """The header, then the batches. Raises ConfigError with the line where the file is not a recording."""
     decoder = msgspec.json.Decoder(list[Event])
-    shared: dict[object, object] = {}
+    shared = Shared()
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
             try:
@@ -146,55 +121,8 @@ def read(path: pathlib.Path) -> Iterator[Header | list[Event]]:
                         raise ConfigError(f"{path}: format {header.format!r}, this version reads {FORMAT!r}")
                     yield header
                 else:
-                    yield [_shared(event, shared) for event in decoder.decode(line)]
+                    yield [shared.event(event) for event in decoder.decode(line)]
             except msgspec.DecodeError as error:
                 if number > 1 and not line.endswith(b"\n"):
                     return  # cut off in mid-line by a kill
                 raise ConfigError(f"{path}:{number}: not a recording of Fairlead ({error})") from error
-
-
-def _shared(event: Event, known: dict[object, object]) -> Event:
-    """The event, with one object for all equal shapes and wishes: kinds are told apart by identity."""
-    if isinstance(event, Repaired):
-        items = [cast("Told", _shared(item, known)) for item in event.items]
-        return structs.replace(event, items=tuple(items))
-    if not isinstance(event, PodSeen):
-        return event
-    pod = event.pod
-    shape = cast("Shape", known.setdefault(pod.shape, pod.shape))
-    wishes = cast("Preferences", known.setdefault(pod.wishes, pod.wishes))
-    return PodSeen(structs.replace(pod, shape=shape, wishes=wishes))
-
-
-def replay(path: pathlib.Path) -> Replay:
-    """Feed a recording to a fresh engine, make every plan again and compare it with the recorded one."""
-    lines = read(path)
-    try:
-        header = next(lines, None)
-    except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror}") from error
-    if not isinstance(header, Header):
-        raise ConfigError(f"{path}: empty, not a recording of Fairlead")
-    engine = Engine(header.settings, RECONCILERS)
-    result = Replay()
-    made: dict[str, bytes] = {}
-    for number, batch in enumerate(lines, 2):
-        if isinstance(batch, Header):
-            continue
-        for event in batch:
-            if isinstance(event, PlanProposed) and event.plan.id in made:
-                _compare(result, number, made.pop(event.plan.id), event)
-        for command in engine.learn(batch):
-            if isinstance(command, Propose):
-                plan = plan_now(command.snapshot)
-                made[plan.id] = msgspec.json.encode(plan)
-        result.batches += 1
-        result.events += len(batch)
-    return result
-
-
-def _compare(result: Replay, line: int, replayed: bytes, event: PlanProposed) -> None:
-    recorded = msgspec.json.encode(event.plan)
-    result.plans += 1
-    if recorded != replayed:
-        result.differences.append(Difference(line, event.plan.id, recorded, replayed))

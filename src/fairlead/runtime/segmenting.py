@@ -86,6 +86,7 @@ class Segments:
         self._making: asyncio.Task[bytes] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._ever = False
+        self._version = engine_version()  # of what runs, whatever becomes of the files
         self._opened_at = self._now = self._again_at = 0
 
     # -- what the loop calls -------------------------------------------------------------------------
@@ -150,7 +151,7 @@ class Segments:
             _log.error("a segment of the ledger cannot begin: no checkpoint", error=str(error))
             self._gap()
             return
-        opened = Opened(why, self._now, engine_version(), state.settings, state.epoch, made)
+        opened = Opened(why, self._now, self._version, state.settings, state.epoch, made)
         if not self._sink.put(opened):
             self._gap()
             return
