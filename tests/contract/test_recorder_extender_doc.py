@@ -37,12 +37,16 @@ def asked(rows: list[Change], name: str, at: int, *nodes: str) -> None:
     extender.filter(json.dumps({"Pod": {"metadata": meta}, "NodeNames": nodes}).encode())
 
 
-def refused(name: str, at: int, reasons: str) -> Change:
+def event(name: str, at: int, reason: str, note: str) -> Change:
     about = Reference("Pod", "team-a", name, f"uid-{name}")
-    note = f"0/8 nodes are available: {reasons}. preemption: not eligible."
-    row = SchedulingEvents().learn(EventFact(f"e-{name}", 9, about, "FailedScheduling", note, at=at), at)
+    row = SchedulingEvents().learn(EventFact(f"e-{name}", 9, about, reason, note, at=at), at)
     assert row is not None
     return row
+
+
+def refused(name: str, reasons: str) -> Change:
+    note = f"0/8 nodes are available: {reasons}. preemption: not eligible."
+    return event(name, BEGAN + MINUTE, "FailedScheduling", note)
 
 
 def past() -> list[Change | PodLife]:
@@ -52,8 +56,9 @@ def past() -> list[Change | PodLife]:
     bound = BEGAN + 15 * MINUTE + 250
     return [
         *rows,
-        refused("waits", BEGAN + MINUTE, "8 Insufficient cpu"),
-        refused("other", BEGAN + MINUTE, "3 Insufficient cpu, 5 Insufficient memory"),
+        refused("waits", "8 Insufficient cpu"),
+        refused("other", "3 Insufficient cpu, 5 Insufficient memory"),
+        event("placed", bound, "Scheduled", "Successfully assigned team-a/placed to n2"),
         life("placed", BEGAN, node="n2", bound=bound),
         life("waits", BEGAN),
         life("other", BEGAN, deleted=BEGAN + 35 * MINUTE),
