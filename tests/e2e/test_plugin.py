@@ -117,7 +117,10 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 class Sniffing:
     """The scheduler with the plugin, as a process."""
 
-    def __init__(self, plane: Cluster, folder: Path, port: int) -> None:
+    def __init__(
+        self, plane: Cluster, folder: Path, port: int, binary: str = "kube-scheduler-sniffer"
+    ) -> None:
+        self.binary = binary
         told = yaml.safe_load(CONFIGURATION.read_text(encoding="utf-8"))
         told["clientConnection"] = {
             "kubeconfig": str(plane.files.conf / "scheduler.kubeconfig"),
@@ -130,8 +133,14 @@ class Sniffing:
         self.file.write_text(yaml.safe_dump(told), encoding="utf-8")
         self.process: subprocess.Popen[bytes] | None = None
 
+    def configure(self, profile: dict[str, Any]) -> None:
+        """Change the only profile."""
+        told = yaml.safe_load(self.file.read_text(encoding="utf-8"))
+        told["profiles"][0] |= profile
+        self.file.write_text(yaml.safe_dump(told), encoding="utf-8")
+
     def start(self) -> None:
-        command = [binaries()["kube-scheduler-sniffer"], f"--config={self.file}", "--secure-port=0"]
+        command = [binaries()[self.binary], f"--config={self.file}", "--secure-port=0"]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
@@ -327,3 +336,32 @@ def test_RB8_the_last_facts_are_sent_when_the_scheduler_ends(
     placed(kubectl, "next")
     until(lambda: recorder.of("next", "PostBind"), "facts of the new process")
     assert [row.event for row in recorder.of("next")] == TRACE
+
+
+def test_RB8_a_scheduler_with_plugins_of_its_own_is_told_of_too(
+    plane: Cluster, recorder: Recorder, kubectl: Kubectl, tmp_path: Path
+) -> None:
+    other = Sniffing(plane, tmp_path, recorder.port, "kube-scheduler-sniffer-gang")
+    enabled = {"preEnqueue": {"enabled": [{"name": "Sniffer"}]}, "permit": {"enabled": [{"name": "Gang"}]}}
+    other.configure({"schedulerName": "gangs", "plugins": enabled})
+    other.start()
+    try:
+        members = [pod(f"member-{number}", scheduler="gangs") for number in range(3)]
+        for member in members:
+            member["metadata"]["labels"] = {"gang.example.com/name": "trio", "gang.example.com/size": "3"}
+        kubectl.create(*members[:2])
+        for name in ("member-0", "member-1"):
+            (row,) = until(lambda name=name: recorder.of(name, "Permit"), "a member to wait")
+            assert (row.reason, extra(row)["plugin"], extra(row)["tookNs"]) == ("Wait", "Gang", 60 * 10**9)
+            assert row.message.startswith("waits for the rest of trio; ")
+            assert recorder.of(name, "Bind") == []
+        kubectl.create(members[2])
+        for name in ("member-0", "member-1", "member-2"):
+            where = placed(kubectl, name)
+            until(lambda name=name: recorder.of(name, "PostBind"), "the last fact")
+            assert {row.node for row in recorder.of(name, "Permit", "Permitted", "Bind")} == {where}
+            assert {row.scheduler for row in recorder.of(name)} == {"gangs"}
+        assert [row.reason for row in recorder.of("member-2", "Permit")] == ["Success"]
+        assert [len(recorder.of(f"member-{number}", "Permitted")) for number in range(3)] == [1, 1, 0]
+    finally:
+        other.stop()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
 	"k8s.io/klog/v2"
@@ -23,7 +24,12 @@ const (
 )
 
 var (
-	backoffs  = [...]time.Duration{100 * time.Millisecond, 300 * time.Millisecond, time.Second, 3 * time.Second}
+	backoffs = [...]time.Duration{100 * time.Millisecond, 300 * time.Millisecond, time.Second, 3 * time.Second}
+	// gRPC's own would let minutes pass before it looks again.
+	redial = grpc.ConnectParams{
+		Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 2, Jitter: 0.2, MaxDelay: 10 * time.Second},
+		MinConnectTimeout: 5 * time.Second,
+	}
 	streaming = grpc.StreamDesc{StreamName: "Record", ClientStreams: true, ServerStreams: true}
 )
 
@@ -56,6 +62,7 @@ func newSender(ctx context.Context, args Args) (*sender, error) {
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		// The recorder is a neighbour: it is not reached by way of the cluster's proxy to the outside.
 		grpc.WithNoProxy(),
+		grpc.WithConnectParams(redial),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 5 * time.Minute, Timeout: 10 * time.Second}),
 	)
 	if err != nil {

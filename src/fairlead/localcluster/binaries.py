@@ -1,7 +1,8 @@
 """The control plane's binaries: found in $KUBEBUILDER_ASSETS or the cache, else built from Go modules.
 
-Called by `up`, and by plugins/build.py for the kube-scheduler with the recorder's plugin. The versions are those of the go.mod files in gomod/, which with go.sum make a build
-reproducible. It must not fetch anything but Go modules, and only through the user's own Go settings.
+Called by `up`, and by plugins/build.py for the kube-scheduler with the recorder's plugin. The versions are
+those of the go.mod files, which with go.sum make a build reproducible. It must not fetch anything but Go
+modules, and only through the user's own Go settings.
 """
 
 from __future__ import annotations
@@ -76,12 +77,13 @@ RECIPES = (
 
 
 def scheduler_plugin(source: Path) -> Recipe:
-    """kube-scheduler with the recorder's plugin, and the plugin's own tests.
+    """kube-scheduler with the recorder's plugin, the same with one plugin more, and the first's own tests.
 
     The version and the flags are those of the control plane's, so that Go compiles what they share once.
     """
     packages = {
         "kube-scheduler-sniffer": "./cmd/kube-scheduler-sniffer",
+        "kube-scheduler-sniffer-gang": "./cmd/kube-scheduler-sniffer-gang",
         "sniffer.test": "./sniffer",
     }
     linker = f"-s -w -X k8s.io/component-base/version.gitVersion={KUBERNETES}"
