@@ -53,7 +53,7 @@ def recorded(
     scheduler: Callable[[PodLife], bool] = lambda pod: pod.scheduler == "fairlead",
     settings: Settings | None = None,
 ) -> Recorded:
-    """The groups of `scheduler` that arrived within the window, on the nodes that were there at its begin.
+    """The groups of `scheduler` that arrived within the window, on the nodes as the first of them found them.
 
     `groups` are what Fairlead's own store knows of groups (queue, priority, walltime); without one, a pod's
     own words and its labels count.
@@ -61,10 +61,6 @@ def recorded(
     lives = sorted(pods, key=lambda pod: (pod.queued or pod.created, pod.uid))
     own = [pod for pod in lives if scheduler(pod)]
     others = [pod for pod in lives if not scheduler(pod)]
-    machine, changed = _machine(nodes, window)
-    stayed = [pod for pod in others if pod.bound and pod.bound <= window.since and _end(pod) == 0]
-    machine = [_less(node, [pod for pod in stayed if pod.node == node.name]) for node in machine]
-    came = sum(window.since < pod.created < window.until for pod in others)
     shapes: dict[Amounts, int] = {}
     known = {record.key: record for record in groups}
     jobs: list[tuple[tuple[int, int, int, str], Job]] = []
@@ -78,6 +74,10 @@ def recorded(
                 jobs.append((_place(job, wave, known), job))
     ordered = tuple(job for _, job in sorted(jobs, key=lambda each: each[0]))
     begin = ordered[0].at if ordered else window.since
+    machine, changed = _machine(nodes, window._replace(since=begin))
+    stayed = [pod for pod in others if pod.bound and pod.bound <= begin and _end(pod) == 0]
+    machine = [_less(node, [pod for pod in stayed if pod.node == node.name]) for node in machine]
+    came = sum(begin < pod.created < window.until for pod in others)
     head = Head(FORMAT, name, begin, window.until, settings)
     found = tuple(Shape(amounts) for amounts in shapes)
     unended = sum(job.end == 0 for job in ordered)
@@ -120,24 +120,45 @@ def _job(members: Sequence[PodLife], known: dict[str, GroupRecord], shapes: dict
         amounts = tuple(sorted({**each.requests, "pods": 1}.items()))
         shape = shapes.setdefault(amounts, len(shapes))
         tasks[shape] = tasks.get(shape, 0) + 1
-    bound = all(each.bound for each in members)
-    ended = bound and all(_end(each) for each in members)
-    start = max(each.started or each.bound for each in members) if bound else 0
-    end = max(_end(each) for each in members) if ended else 0
+    times = _times(members, record)
     estimate = record.duration if record else max(each.walltime for each in members)
     return Job(
-        at=max(each.queued or each.created for each in members),
+        at=times.at,
         namespace=pod.namespace,
         name=record.name if record else pod.group or pod.owner_name or pod.name,
         tasks=tuple((many, shape) for shape, many in tasks.items()),
-        run=max(end - start, 1) if end else estimate,
+        run=max(times.end - times.running, 1) if times.end else estimate,
         estimate=estimate,
         queue=record.queue if record else DEFAULT_QUEUE,
         priority=record.priority if record else pod.priority,
-        start=max(each.bound for each in members) if bound else 0,
-        end=end,
+        start=times.start,
+        end=times.end,
         nodes=tuple(sorted({each.node for each in members if each.node})),
     )
+
+
+class _Times(NamedTuple):
+    """Milliseconds; 0 where it is not known, or not so yet."""
+
+    at: int
+    start: int
+    running: int
+    end: int
+
+
+def _times(members: Sequence[PodLife], record: GroupRecord | None) -> _Times:
+    """Kubernetes counts in seconds; what Fairlead's store knows is to the millisecond."""
+    bound = all(each.bound for each in members)
+    ended = bound and all(_end(each) for each in members)
+    told = _Times(
+        max(each.queued or each.created for each in members),
+        max(each.bound for each in members) if bound else 0,
+        max(each.started or each.bound for each in members) if bound else 0,
+        max(_end(each) for each in members) if ended else 0,
+    )
+    if record is None or len(members) < record.size or not (record.complete_at and record.started_at):
+        return told
+    return _Times(record.complete_at, record.granted_at, record.started_at, record.ended_at)
 
 
 def _place(job: Job, members: Sequence[PodLife], known: dict[str, GroupRecord]) -> tuple[int, int, int, str]:
