@@ -181,6 +181,9 @@ class Lives:
         self._pods: dict[str, Pod] = {}
         self._nodes: dict[str, Node] = {}
 
+    def __len__(self) -> int:
+        return len(self.pods) + len(self.nodes)
+
     def learn(self, datum: Datum, at: int, now: int, line: int) -> str:
         """One line, as `Pod.learn` has it; what its object is called below the log's own key."""
         if not datum.name:

@@ -226,7 +226,7 @@ def parts(lines: Iterable[bytes], reading: Reading, marks: Mapping[str, int]) ->
                 yield Part(fresh, marks={reading.key: rows[-1][0]})
     reading.settle()
     done = marks.get(reading.key, 0)
-    if reading.whole <= done:
+    if reading.whole <= done or not reading.lives:
         return
     yield from _lives(reading)
     yield Part(_fresh(reading.rows, done), marks={reading.key: reading.whole})
