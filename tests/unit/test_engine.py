@@ -10,6 +10,7 @@ from fairlead.control import RECONCILERS
 from fairlead.core.engine import Engine
 from fairlead.core.invariants import check
 from fairlead.core.lifecycle import MOVES, may_move
+from fairlead.core.tombstones import LIFE
 from fairlead.model import command as cmd
 from fairlead.model import event as ev
 from fairlead.model.group import GroupRecord, Outcome, Phase, Reason, Why
@@ -440,6 +441,22 @@ def test_tombstones_do_not_outlive_their_time():
     for i in range(12_000):
         made.learn([ev.Tick(1_000 + i * 1_000), ev.PodGone(f"x{i}", i)])
     assert len(made.state.tombstones) <= 4_096
+
+
+def test_an_owner_is_known_to_be_gone_as_long_as_a_group_names_it():
+    made, _ = engine(ev.NodeSeen(node("n0", cpu=100)))
+    made.learn([ev.PodSeen(pod("a", 1, owner=OwnerRef("Job", "j", "job-1"))), ev.OwnerGone("job-1", 2)])
+    for i in range(12_000):
+        made.learn([ev.Tick(1_000 + i * 1_000), ev.PodGone(f"x{i}", i)])
+    assert "job-1" in made.state.tombstones
+    assert len(made.state.tombstones) <= 4_096 + 1
+
+
+def test_a_busy_hour_is_remembered_for_no_longer_than_a_tombstone_lives():
+    made, _ = engine(ev.NodeSeen(node("n0", cpu=100)))
+    for i in range(3_600):
+        made.learn([ev.Tick(1_000 + i * 1_000), *(ev.PodGone(f"x{i}-{n}", i) for n in range(50))])
+    assert 50 * LIFE // 1000 <= len(made.state.tombstones) <= 50 * (LIFE // 1000 + 2)
 
 
 # -- the table of moves ------------------------------------------------------------------------------

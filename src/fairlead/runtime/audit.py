@@ -20,6 +20,7 @@ from fairlead.core.invariants import check
 from fairlead.core.moment import Moment, take
 from fairlead.core.sides import comparison
 from fairlead.core.state import State
+from fairlead.core.tombstones import LIFE
 from fairlead.model.audit import Difference, Listing, Report
 from fairlead.model.command import Command
 from fairlead.model.event import Event, Repaired
@@ -162,11 +163,23 @@ class Auditor:
             last = time.perf_counter() - begun >= self._grace
             if last:
                 await self._learning.put(Repaired(since, (), recount=False))
-            moment = take(self._state)
+            moment = self._take(since)
             look = await sliced(comparing(moment, listings, since))
             if last or not look.found:
                 return await self._seen(moment, look)
             await asyncio.sleep(PAUSE)
+
+    def _take(self, since: int) -> Moment:
+        self._check_age(since)
+        return take(self._state)
+
+    def _check_age(self, since: int) -> None:
+        """What went after the list was asked for must still be known to be gone, else it would be missed."""
+        age = self._state.now - since
+        if age > LIFE - PATIENCE * 1000:
+            raise AuditError(
+                f"the cluster's list is {age // 1000} s old: the API server or Fairlead is too busy"
+            )
 
     async def _seen(self, moment: Moment, look: Look) -> Seen:
         """Everything that differs, in words."""
@@ -183,8 +196,9 @@ class Auditor:
     async def _repair(self, seen: Seen, listings: Sequence[Listing], since: int) -> list[Difference]:
         """Put it right, look again, and say of each difference whether it is gone."""
         for event in repairs(seen.look.found, since, seen.miscounted):
+            self._check_age(since)
             await self._learning.put(event)  # one at a time: each is as much as a batch should hold
-        moment = take(self._state)
+        moment = self._take(since)
         again = await self._seen(moment, await sliced(comparing(moment, listings, since)))
         left = {_key(each) for each in again.differences}
         told = [structs.replace(each, repaired=_key(each) not in left) for each in seen.differences]
