@@ -104,7 +104,7 @@ def test_an_ordinary_account_will_do(admin: Admin) -> None:
     admin(admin.chapter("Remove"))
     assert labelled(admin) == []
     assert "fairlead" not in admin("kubectl get namespaces -o name")
-    assert not admin.may("list", "pods")
+    until(lambda: not admin.may("list", "pods"), "the rights to be gone")
 
 
 def a_gang_runs(admin: Admin, kubeconfig: Path) -> None:
