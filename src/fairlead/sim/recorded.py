@@ -89,10 +89,10 @@ def _end(pod: PodLife) -> int:
 
 
 def _key(pod: PodLife) -> str:
-    """The key of its group, as `core.grouping` has it."""
-    if pod.group:
-        return f"label:{pod.namespace}/{pod.group}"
-    return f"job:{pod.owner_uid}" if pod.owner_kind == "Job" else f"pod:{pod.uid}"
+    """The key of its group, as `core.grouping` has it. A Job's pod bears the Job's name as its group."""
+    if pod.owner_kind == "Job" and pod.group in ("", pod.owner_name):
+        return f"job:{pod.owner_uid}"
+    return f"label:{pod.namespace}/{pod.group}" if pod.group else f"pod:{pod.uid}"
 
 
 def _groups(pods: Sequence[PodLife]) -> dict[str, list[PodLife]]:
