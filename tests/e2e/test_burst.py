@@ -72,7 +72,8 @@ def test_F8_a_thousand_jobs_at_once_are_neither_lost_nor_doubled_nor_starved(
         print(f"all ended {time.monotonic() - began:.1f} s after the first was created")
         rows = scheduler.groups(NAMESPACE)
         assert {row["state"] for row in rows.values()} == {"completed"}
-        assert succeeded(kubectl, *sizes)
+        until(lambda: succeeded(kubectl, *sizes), "the Job controller to say so too", pause=1.0)
+        witness.wait_binds(NAMESPACE, sum(sizes.values()))
     assert {name: len(uids) for name, uids in witness.pods(NAMESPACE).items()} == sizes
     assert_one_node_each(witness.sights)
     assert_never_over(witness.sights, CPU * 1000)

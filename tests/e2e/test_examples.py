@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from conftest import unique_name
 from fairlead.localcluster import Cluster, NodeShape, UpOptions, bring_down, bring_up
 from live import (
     EXAMPLES,
@@ -33,7 +34,7 @@ _numbers = count(1)
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     """Eight nodes of 8 cpu, as the examples want, and kube-scheduler for the one that needs it."""
-    name = "e2e-examples"
+    name = unique_name()
     try:
         yield bring_up(UpOptions(name=name, nodes=8, shape=NodeShape(cpu="8"), kube_scheduler=True))
     finally:
@@ -99,7 +100,7 @@ def test_gang(scheduler: Scheduler, kubectl: Kubectl, witness: Witness) -> None:
     row = scheduler.wait_state(kubectl.namespace, "gang", "completed")
     until(lambda: succeeded(kubectl, "gang"))
     assert row["size"] == 10
-    assert len(witness.binds(kubectl.namespace)) == 10
+    assert len(witness.wait_binds(kubectl.namespace, 10)) == 10
     assert half_bound_at_rest(witness.of(kubectl.namespace), {"gang": 10}) == []
     assert set(row["nodes"]) == {sight.node for sight in witness.binds(kubectl.namespace)}
     until(lambda: scheduled_by(kubectl, "gang-") == ["fairlead"] * 10)
@@ -142,12 +143,16 @@ def test_unsatisfiable_F16_B1(scheduler: Scheduler, kubectl: Kubectl, witness: W
     kubectl.create(job("behind", pods=2))
     scheduler.wait_state(kubectl.namespace, "behind", "completed")
     assert [each["metadata"]["name"] for each in kubectl.get("jobs")] == ["behind", "too-big"]
-    rejected = [p for p in kubectl.get("pods") if p["metadata"]["name"].startswith("too-big-")]
-    assert len(rejected) == 10
-    for pod in rejected:
-        (condition,) = (c for c in pod["status"]["conditions"] if c["type"] == "PodScheduled")
-        assert (condition["status"], condition["reason"]) == ("False", "Unschedulable")
+    # Conditions are written one by one.
+    until(lambda: told(kubectl, "too-big-") == [("False", "Unschedulable")] * 10, "all ten pods to say it")
     assert "too-big" not in witness.starts(kubectl.namespace)
+
+
+def told(kubectl: Kubectl, pod: str) -> list[tuple[str, str]]:
+    """Status and reason of the condition PodScheduled of pods with this beginning that have one."""
+    pods = [each for each in kubectl.get("pods") if each["metadata"]["name"].startswith(pod)]
+    conditions = [condition for each in pods for condition in each["status"].get("conditions", [])]
+    return [(each["status"], each.get("reason", "")) for each in conditions if each["type"] == "PodScheduled"]
 
 
 def test_batch_in_order_of_priority_and_arrival(
@@ -213,16 +218,17 @@ def test_default_scheduler_beside_ours(scheduler: Scheduler, kubectl: Kubectl, w
 def test_pods_of_kube_scheduler_count_from_the_first_second_D3(
     scheduler: Scheduler, kubectl: Kubectl, witness: Witness
 ) -> None:
-    theirs = job("theirs", pods=4, cpu="3", run="5s")
+    theirs = job("theirs", pods=4, cpu="3", run="1h")
     theirs["spec"]["template"]["spec"].pop("schedulerName")
     kubectl.create(theirs)
-    until(lambda: len(witness.binds(kubectl.namespace)) == 4)
+    witness.wait_binds(kubectl.namespace, 4)
     kubectl.create(job("ours", pods=8, cpu="6"))
     scheduler.wait_state(kubectl.namespace, "ours", "waiting")
     status, page = scheduler.get("/api/v1/nodes")
     assert status == 200
     used = sum(use["used"] for node in page["nodes"] for use in node["resources"] if use["name"] == "cpu")
     assert used == 4 * 3000
+    kubectl("delete", "job", "theirs", "--wait=false")
     scheduler.wait_state(kubectl.namespace, "ours", "completed")
     assert witness.started_after(kubectl.namespace, "ours", "theirs")
 
@@ -260,8 +266,12 @@ def bound(kubectl: Kubectl, name: str) -> dict[str, tuple[str, str, int]]:
 @pytest.mark.parametrize(("file", "name", "ours"), [("1-own", "own", True), ("2-theirs", "theirs", False)])
 def test_D2_D3_two_states(scheduler: Scheduler, kubectl: Kubectl, file: str, name: str, ours: bool) -> None:
     """The two states of the deck: pods of ours end; another scheduler's come, and end."""
-    before = state_dump(scheduler)
-    assert not any(node["held"] for node in before["nodes"])
+
+    def empty() -> dict[str, Any] | None:
+        found = state_dump(scheduler)
+        return None if any(node["held"] for node in found["nodes"]) else found
+
+    before = until(empty, "the scheduler to know that the cluster is empty")
     kubectl.apply(f"two-states/{file}.yaml")
 
     def all_hold() -> dict[str, Any] | None:
