@@ -96,6 +96,10 @@ PROTOS = $(wildcard src/fairlead/*/pb/*.proto src/fairlead/*/*/pb/*.proto)
 
 proto: install ## Generate the gRPC messages anew after a change of a .proto file
 	@$(BIN)/python -m grpc_tools.protoc -Isrc --python_out=src --pyi_out=src $(PROTOS)
+	@folder=$$(mktemp -d); trap 'rm -rf "$$folder"' EXIT; \
+	  (cd plugins/kube-scheduler && go build -o "$$folder" google.golang.org/protobuf/cmd/protoc-gen-go) && \
+	  PATH="$$folder:$$PATH" $(BIN)/python -m grpc_tools.protoc -Isrc --go_out=plugins/kube-scheduler \
+	    --go_opt=module=fairlead.dev/kube-scheduler-sniffer src/fairlead/recorder/pb/recorder.proto
 
 requirements: install ## Bring docs/requirements.md up to date with the tests
 	@$(BIN)/python tests/requirements_table.py --write

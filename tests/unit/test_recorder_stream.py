@@ -1,7 +1,9 @@
 """`fairlead.recorder.v1.Recorder`: batches over a real connection, told once, never waiting for the sink."""
 
+import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import grpc
 import grpc.aio
@@ -13,6 +15,7 @@ from fairlead.model.record import Change, Part, Source
 from fairlead.recorder.pb import recorder_pb2 as wire
 from fairlead.recorder.stream import SERVICE, RecorderService
 
+GO = Path(__file__).resolve().parents[2] / "plugins/kube-scheduler/recorderpb/recorder.pb.go"
 NOW = 1_800_000_000_000
 AT = 1_700_000_000_123_456_789
 
@@ -190,3 +193,17 @@ async def test_a_batch_that_is_none_is_refused_with_a_sentence(service: Recorder
             await call.read()
         assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
         assert refused.value.details() == "a Batch needs its client, and first, which counts from 1"
+
+
+def test_the_go_side_has_every_field_with_its_number() -> None:
+    """`make proto` writes both; one without the other would lose what is told."""
+    code = GO.read_text(encoding="utf-8")
+    messages = wire.DESCRIPTOR.message_types_by_name.values()
+    fields = [field for message in messages for field in message.fields]
+    assert len(fields) > 25
+    for field in fields:
+        assert re.search(rf'protobuf:"\w+,{field.number},\w+,(packed,)?name={field.name},', code), (
+            field.full_name
+        )
+    for name, number in wire.Kind.items():
+        assert re.search(rf"\bKind_{name} +Kind = {number}\n", code), name
