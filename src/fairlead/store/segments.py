@@ -20,7 +20,7 @@ import psycopg
 import structlog
 
 from fairlead.runtime.forked import ForkError
-from fairlead.runtime.segmenting import HOUR, Closed, Opened
+from fairlead.runtime.segmenting import Closed, Opened
 from fairlead.runtime.segments import Chunk
 from fairlead.store import schema
 from fairlead.store.schema import Connection
@@ -187,7 +187,7 @@ class SegmentStore:
     async def _chunk(self, conn: Connection, chunk: Chunk) -> None:
         """The chunk with the specs that it brings, in one transaction; harmless to do again."""
         body = await asyncio.to_thread(chunk.packed)
-        used = chunk.last_at + 2 * HOUR  # later chunks of the segment rest on these specs, too
+        used = chunk.last_at  # for an hour later ones may rest on these specs, too: `forget_specs` knows
         specs = [{"hash": name, "body": text, "used": used} for name, text in sorted(chunk.specs.items())]
         values = {
             "segment": self._segment,

@@ -79,7 +79,7 @@ async def record(segments: Segments, engine: Engine, batches: Sequence[Sequence[
     for batch in batches:
         segments.batch(batch)
         segments.observe(batch, engine.learn(batch), 0.0)
-        while len(asyncio.all_tasks()) > 1:
+        while any(task.get_name() == "checkpoint" for task in asyncio.all_tasks()):
             await asyncio.sleep(0.001)
         await asyncio.sleep(0)
 
