@@ -1,8 +1,8 @@
 """The ledger's writer for rows of long ago: a part at a time, and each is durable when the call returns.
 
-Called by `cli.recorder_import`. Recorders may write meanwhile: what is imported has uids and marks of its own.
-A fault ends the import with an error; the marks in the parts say where it can go on. Must not look into what
-it writes.
+Called by `cli.recorder_import_run`. Recorders may write meanwhile: what is imported has uids and marks of its
+own. A fault ends the import with an error; the marks in the parts say where it can go on. Must not look into
+what it writes.
 """
 
 import asyncio
