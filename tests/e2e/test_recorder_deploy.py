@@ -1,4 +1,4 @@
-"""deploy/recorder.yaml: the recorder with the account that the file makes, which may look and nothing else."""
+"""deploy/recorder.yaml: the recorder with the account that the file makes, which may look, no more."""
 
 import subprocess
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ import pytest
 import yaml
 from recording import Hands, Recording, SecondWatch
 
-from fairlead.kube.access import NEEDED
+from fairlead.kube.access import NEEDED, Right
 from fairlead.kube.observe import needed
 from fairlead.localcluster import Cluster
 from live import Kubectl, data_folder, until
@@ -41,6 +41,12 @@ def may(kubectl: Kubectl, verb: str, resource: str) -> bool:
     return run.stdout.strip() == "yes"
 
 
+def full_name(right: Right) -> str:
+    """As `kubectl auth can-i` takes it."""
+    resource = f"{right.resource}.{right.group}" if right.group else right.resource
+    return f"{resource}/{right.sub}" if right.sub else resource
+
+
 def account(kubectl: Kubectl, folder: Path) -> Path:
     """A kubeconfig with nothing but a token of the ServiceAccount."""
     token = kubectl("create", "token", ACCOUNT).strip()
@@ -56,12 +62,11 @@ def test_RB7_an_account_that_may_only_look_will_do(plane: Cluster, tmp_path: Pat
     kubectl = Kubectl(plane, NAMESPACE)
     kubectl("apply", "-f", str(FILE))
     until(lambda: may(kubectl, "list", "pods"), "the rights to be known")
-    granted = {(right.verb, f"{right.resource}.{right.group}".rstrip(".")) for right in needed(events=True)}
+    granted = {(right.verb, full_name(right)) for right in needed(events=True)}
     assert all(may(kubectl, verb, resource) for verb, resource in granted)
     for right in NEEDED:
-        resource = f"{right.resource}{f'/{right.sub}' if right.sub else ''}{f'.{right.group}' if right.group else ''}"
-        if (right.verb, resource) not in granted:
-            assert not may(kubectl, right.verb, resource), f"{right.verb} {resource}"
+        if (right.verb, full_name(right)) not in granted:
+            assert not may(kubectl, right.verb, full_name(right)), right
     assert not may(kubectl, "list", "secrets")
     kubeconfig = account(kubectl, tmp_path)
     with data_folder() as data, Recording(kubeconfig, data) as recorder, SecondWatch(plane) as watch:
