@@ -80,6 +80,7 @@ def tell_left(left: recorded.Left) -> None:
         (left.nodes_changed, "nodes came, went or changed meanwhile: they are as they were at the begin"),
         (left.others, "pods of other schedulers came meanwhile: they are not in it"),
         (left.growth, "pods joined a group after its start: each is a job of its own"),
+        (left.cancelled, "jobs were deleted before they started: they are not in it"),
         (left.unended, "jobs have no known end: they run for their walltime, or for ever"),
     ):
         if many:

@@ -43,10 +43,10 @@ def run(asked: Asked) -> None:
 
 def play_and_tell(asked: Asked, found: Recorded) -> None:
     """The recorded workload under the policy that it had, if known, and under the one asked for."""
-    chosen = _simulated(settings(asked.given))
+    chosen = simulated(settings(asked.given))
     tell_left(found.left)
     workload = trace.workload(found.trace)
-    again = _simulated(found.trace.head.settings) if found.trace.head.settings else None
+    again = simulated(found.trace.head.settings) if found.trace.head.settings else None
     choices = [Choice("as it was", again)] if again else []
     choices.append(Choice(_named(asked.given, chosen), chosen))
     interrupt = Interrupt()
@@ -57,7 +57,7 @@ def play_and_tell(asked: Asked, found: Recorded) -> None:
         raise SystemExit(130)
 
 
-def _simulated(found: Settings) -> Settings:
+def simulated(found: Settings) -> Settings:
     """As `fairlead simulate` runs: a cycle whenever something has happened, the sources of a simulation."""
     plain = Settings()
     return structs.replace(found, pace=0, advise=False, sources=plain.sources, scheduler=plain.scheduler)

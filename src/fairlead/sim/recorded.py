@@ -34,6 +34,8 @@ class Left(NamedTuple):
     """Pods of other schedulers that came within the window: they are not played."""
     growth: int
     """Pods that joined a group after its start, as replacements do: each is a job of its own."""
+    cancelled: int
+    """Jobs that were deleted before they started: they are not played."""
     unended: int
     """Jobs of which the end is not known: they run for their walltime, for ever where they have none."""
 
@@ -64,14 +66,18 @@ def recorded(
     shapes: dict[Amounts, int] = {}
     known = {record.key: record for record in groups}
     jobs: list[tuple[tuple[int, int, int, str], Job]] = []
-    growth = 0
+    growth = cancelled = 0
     for members in _groups(own).values():
         first, later = _waves(members)
         growth += len(later)
         for wave in (first, *([pod] for pod in later)):
             job = _job(wave, known, shapes)
-            if window.since <= job.at < window.until:
-                jobs.append((_place(job, wave, known), job))
+            if not window.since <= job.at < window.until:
+                continue
+            if not job.start and all(pod.deleted for pod in wave):
+                cancelled += 1
+                continue
+            jobs.append((_place(job, wave, known), job))
     ordered = tuple(job for _, job in sorted(jobs, key=lambda each: each[0]))
     begin = ordered[0].at if ordered else window.since
     machine, changed = _machine(nodes, window._replace(since=begin))
@@ -81,7 +87,8 @@ def recorded(
     head = Head(FORMAT, name, begin, window.until, settings)
     found = tuple(Shape(amounts) for amounts in shapes)
     unended = sum(job.end == 0 for job in ordered)
-    return Recorded(Trace(head, found, tuple(machine), ordered), Left(changed, came, growth, unended))
+    left = Left(changed, came, growth, cancelled, unended)
+    return Recorded(Trace(head, found, tuple(machine), ordered), left)
 
 
 def _end(pod: PodLife) -> int:
