@@ -3,6 +3,7 @@
 Called by `cli.history` by way of its FORMATS. Rows are written as they come, however many there are.
 """
 
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -11,7 +12,9 @@ from fairlead.cli.errors import CliError
 from fairlead.cli.history_options import Question
 from fairlead.cli.history_read import Notes, ask, notes, tell
 from fairlead.cli.history_sheet import Cells, Field, Target, writer
-from fairlead.model.history import Asked
+from fairlead.model.history import Asked, PodHistory
+from fairlead.recorder import plotformat
+from fairlead.recorder.plotformat import Held
 from fairlead.store import history
 from fairlead.store.schema import Connection
 
@@ -48,3 +51,44 @@ def rows(question: Question, of: str, every: int) -> None:
         return await notes(conn, question)
 
     tell(*ask(question, read).said)
+
+
+INTERVALS = 35
+"""Of the sniffer's plot, where nobody says how long one is."""
+_PLOT, _TIMES = "pods", "pod-times"
+
+
+def sniffer(question: Question, of: str, every: int) -> None:
+    """The sniffer's nodes.json; with `--of pod-times` its pod-times.json. `every` in milliseconds, or 0."""
+    if of not in (_PLOT, _TIMES):
+        raise CliError(f"--of {of}: with --format sniffer, give {_PLOT} or {_TIMES}")
+
+    async def read(conn: Connection) -> Notes:
+        pods = [row async for row in history.pods(conn, question.asked) if row.node]
+        names = [row.name async for row in history.nodes(conn, question.asked)]
+        held = _held(pods)
+        begin, end = plotformat.bounds(held)
+        intervals = max(-(-(end - begin) // every), 1) if every else INTERVALS
+        text = (
+            plotformat.pod_times_json(held)
+            if of == _TIMES
+            else plotformat.nodes_json("history", held, intervals, names)
+        )
+        with Target(question.out, question.output) as out:
+            out.write(text)
+        return await notes(conn, question)
+
+    tell(*ask(question, read).said)
+
+
+def _held(pods: Sequence[PodHistory]) -> list[Held]:
+    """The sniffer knows names only; where two pods have one, the namespace or the uid goes with it."""
+    by_name = Counter(pod.name for pod in pods)
+    by_both = Counter((pod.namespace, pod.name) for pod in pods)
+    held: list[Held] = []
+    for pod in pods:
+        name = pod.name
+        if by_name[name] > 1:
+            name = f"{pod.namespace}/{name}" if by_both[pod.namespace, name] == 1 else pod.uid
+        held.append(Held(name, pod.node, pod.since, pod.until, pod.started, pod.scheduled))
+    return held

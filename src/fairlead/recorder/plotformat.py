@@ -1,8 +1,8 @@
 """Node occupancy as the sniffer's plots read it: `[interval, node, count]`, and the times of each pod.
 
 Called by `fairlead history export --format sniffer`. Pure: intervals in, JSON out. As the sniffer counts,
-a pod is there in an interval if it was bound before its beginning and ended at its end or later; zeros are left
-out. Unlike there, nodes are numbered by name, so the same history gives the same bytes.
+a pod is there in an interval if it was bound before its beginning and ended at its end or later; zeros are
+left out. Unlike there, nodes are numbered by name, so the same history gives the same bytes.
 """
 
 from collections.abc import Iterable, Sequence
