@@ -122,7 +122,7 @@ async def test_RB1_retention_drops_whole_days_and_what_ended_before_it(either: s
 
 
 async def test_retention_goes_on_by_the_hour(either: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fairlead.store.ledger._HOUR", 0.05)
+    monkeypatch.setattr("fairlead.store.ledger_house._HOUR", 0.05)
     now = [NOON]
     async with writing(Ledger(url=either, now=lambda: now[0], flush_every=5, retention=2 * DAY)) as door:
         door.put(on(0))

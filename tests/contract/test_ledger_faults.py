@@ -84,7 +84,7 @@ async def test_a_commit_of_unknown_fate_counts_once(
     proxy = Proxy(database)
     async with proxy.serve() as url, writing(fast(url)) as door:
         await door.load()
-        waiting = "SELECT 1 FROM pg_locks WHERE NOT granted AND relation = 'watch_mark'::regclass"
+        waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE 'INSERT%mark%'"
         with psycopg.connect(database) as other:
             other.execute("LOCK TABLE fairlead.watch_mark IN EXCLUSIVE MODE")
             door.put(Part((change(0), change(1)), (pod(1),), marks={"pods": 1}))

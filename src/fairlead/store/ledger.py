@@ -24,6 +24,7 @@ from fairlead.store import ledger_house, ledger_rows, ledger_session, schema, se
 from fairlead.store.embedded import EmbeddedServer
 from fairlead.store.errors import FencedError
 from fairlead.store.ledger_buffer import Batch, Buffer, has_state
+from fairlead.store.ledger_house import House
 from fairlead.store.ledger_session import LedgerSession, open_ledger
 from fairlead.store.schema import Connection
 from fairlead.store.session import FAULTS, PAUSES, connect, patient, sentence
@@ -34,7 +35,6 @@ _LARGE = 20_000
 _SOON = 2000
 """So many rows are not kept waiting for more."""
 _STANDBY = 0.5
-_HOUR = 3600.0
 
 
 def _wall_clock() -> int:
@@ -77,7 +77,7 @@ class Ledger:
         """Parts that the database would not take for what is in them, even tamed."""
         self._url = url
         self._role = role
-        self._retention = retention
+        self._house = House(self.name, retention, now)
         self._now = now
         self._pause = flush_every / 1000
         self._patience = patience
@@ -234,7 +234,7 @@ class Ledger:
         """Write until the server goes away. A transaction on its way then gets a moment to learn its fate."""
         watch = asyncio.create_task(self._watch(opened), name="ledger watch")
         write = asyncio.create_task(self._write_all(opened), name="ledger writer")
-        house = asyncio.create_task(self._keep_house(), name="ledger house")
+        house = asyncio.create_task(self._house.keep(self.url), name="ledger house")
         try:
             await asyncio.wait({watch, write}, return_when=asyncio.FIRST_COMPLETED)
             if not write.done():
@@ -299,9 +299,9 @@ class Ledger:
         self._flight = batch
         parts = list(map(ledger_rows.tamed, batch.parts)) if most else batch.parts
         try:
-            async with self._patient():
+            async with self._patient() as moved:
                 await ledger_session.write(
-                    conn, self.name, structs.replace(batch, parts=parts), self._turn, self._now()
+                    conn, self.name, structs.replace(batch, parts=parts), self._turn, self._now(), moved
                 )
         except BaseException as error:
             if not ledger_session.refused(error):
@@ -362,22 +362,6 @@ class Ledger:
         self._moved.set()
         _log.warning("another recorder has taken over", dropped=gone)
 
-    async def _keep_house(self) -> None:
-        """Every hour. What goes wrong here is said, and tried again then."""
-        while True:
-            try:
-                conn = await connect(self.url, self.name)
-                try:
-                    await ledger_house.prepare(conn, self._now())
-                    count = await ledger_house.forget(conn, self.name, self._now() - self._retention)
-                finally:
-                    await conn.close()
-                if count:
-                    _log.info("forgot what is past retention", rows_and_days=count)
-            except FAULTS as error:
-                _log.warning("partitions and retention are seen to later", error=sentence(error))
-            await asyncio.sleep(min(_HOUR, max(self._retention / 1000, 1)))
-
     def _ready(self) -> None:
         if self.error:
             _log.info("ledger ready", role=self._role)
@@ -391,5 +375,5 @@ class Ledger:
         self.error = error
         self.standby = False
 
-    def _patient(self) -> contextlib.AbstractAsyncContextManager[None]:
+    def _patient(self) -> contextlib.AbstractAsyncContextManager[Callable[[], None]]:
         return patient(self._patience)

@@ -80,15 +80,9 @@ def _json(extra: dict[str, Any]) -> str:
         return _UNREADABLE
 
 
-def pods_text(pods: Iterable[PodLife]) -> str:
-    """The last of each uid."""
-    return rows.encode([structs.asdict(pod) for pod in {pod.uid: pod for pod in pods}.values()])
-
-
-def nodes_text(nodes: Iterable[NodeLife]) -> str:
-    """The last of each state of a node."""
-    last = {(node.uid, node.since): node for node in nodes}
-    return rows.encode([structs.asdict(node) for node in last.values()])
+def as_json(lives: Iterable[PodLife | NodeLife]) -> str:
+    """Pods or nodes with all their columns."""
+    return rows.encode([structs.asdict(life) for life in lives])
 
 
 def marks_text(parts: Iterable[Part], now: int) -> str:

@@ -7,13 +7,13 @@ Must not decide when to write.
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 
 import psycopg
 
-from fairlead.model.record import Change, Loaded, Part
+from fairlead.model.record import Loaded, Part
 from fairlead.store import ledger_rows, schema
 from fairlead.store.errors import FencedError
 from fairlead.store.ledger_buffer import Batch
@@ -23,7 +23,9 @@ from fairlead.store.sql import SQL
 
 _CHUNK = 500
 """Changes put into text at a time: a millisecond or two, after which others get their turn."""
-_LOADED = 2000
+_MANY = 2000
+"""Pods or nodes at a time, for the same reason."""
+T = TypeVar("T")
 _REFUSED = ("22", "23", "54")
 """Classes of errors that are about the data: repeating it as it is would never help."""
 
@@ -71,9 +73,12 @@ async def open_ledger(url: str, me: str) -> LedgerSession:
         raise
 
 
-async def write(conn: Connection, me: str, batch: Batch, turn: int, now: int) -> bool:
+async def write(
+    conn: Connection, me: str, batch: Batch, turn: int, now: int, moved: Callable[[], None]
+) -> bool:
     """The batch in one transaction; False when an earlier attempt has got through after all.
 
+    `moved` is called whenever the server has taken a piece of it.
     Raises FencedError when state is to be written and the turn is another's, psycopg.Error for the rest.
     """
     values = {"me": me, "number": batch.number, "now": now}
@@ -84,33 +89,46 @@ async def write(conn: Connection, me: str, batch: Batch, turn: int, now: int) ->
             present = await _number(conn, "hold_recorder_turn")
             if present != turn:
                 raise FencedError(present)
-        await _copy(conn, batch.parts)
-        if batch.state:
-            await _save(conn, batch.parts, now)
+        await insert(conn, batch.parts, now, moved)
     return True
 
 
-async def _copy(conn: Connection, parts: Sequence[Part]) -> None:
-    changes = (change for part in parts for change in part.changes)
-    chunk = list(islice(changes, _CHUNK))
-    if not chunk:
-        return
-    async with conn.cursor() as cursor, cursor.copy(SQL["copy_changes"]) as copy:
-        while chunk:
-            await copy.write(ledger_rows.copy_text(chunk))
-            await asyncio.sleep(0)
-            chunk: list[Change] = list(islice(changes, _CHUNK))
+def _nothing() -> None:
+    """For who does not want to know."""
 
 
-async def _save(conn: Connection, parts: Sequence[Part], now: int) -> None:
-    pods = [pod for part in parts for pod in part.pods]
-    nodes = [node for part in parts for node in part.nodes]
-    if pods:
-        await conn.execute(SQL["save_pods"], {"pods": ledger_rows.pods_text(pods)})
-    if nodes:
-        await conn.execute(SQL["save_nodes"], {"nodes": ledger_rows.nodes_text(nodes)})
+async def insert(
+    conn: Connection, parts: Sequence[Part], now: int, moved: Callable[[], None] = _nothing
+) -> None:
+    """All of the parts, within the caller's transaction. Raises psycopg.Error."""
+    await _copy(conn, parts, moved)
+    pods = {pod.uid: pod for part in parts for pod in part.pods}
+    for some in _pieces(pods.values(), _MANY):
+        await conn.execute(SQL["save_pods"], {"pods": ledger_rows.as_json(some)})
+        moved()
+    nodes = {(node.uid, node.since): node for part in parts for node in part.nodes}
+    for some in _pieces(nodes.values(), _MANY):
+        await conn.execute(SQL["save_nodes"], {"nodes": ledger_rows.as_json(some)})
+        moved()
     if any(part.marks for part in parts):
         await conn.execute(SQL["save_marks"], {"marks": ledger_rows.marks_text(parts, now)})
+
+
+async def _copy(conn: Connection, parts: Sequence[Part], moved: Callable[[], None]) -> None:
+    if not any(part.changes for part in parts):
+        return
+    changes = (change for part in parts for change in part.changes)
+    async with conn.cursor() as cursor, cursor.copy(SQL["copy_changes"]) as copy:
+        for some in _pieces(changes, _CHUNK):
+            await copy.write(ledger_rows.copy_text(some))
+            moved()
+            await asyncio.sleep(0)
+
+
+def _pieces(rows: Iterable[T], size: int) -> Iterable[list[T]]:
+    left = iter(rows)
+    while some := list(islice(left, size)):
+        yield some
 
 
 def refused(error: BaseException) -> bool:
@@ -123,17 +141,21 @@ async def load(url: str, name: str) -> Loaded:
     conn = await connect(url, name)
     try:
         async with conn.transaction():
-            pods = [ledger_rows.pod(text) for text in await _texts(conn, "load_pods")]
-            nodes = [ledger_rows.node(text) for text in await _texts(conn, "load_nodes")]
+            pods = await _decoded(conn, "load_pods", ledger_rows.pod)
+            nodes = await _decoded(conn, "load_nodes", ledger_rows.node)
             marks = await (await conn.execute(SQL["load_marks"])).fetchall()
     finally:
         await conn.close()
     return Loaded({pod.uid: pod for pod in pods}, {node.uid: node for node in nodes}, dict(marks))
 
 
-async def _texts(conn: Connection, name: str) -> list[str]:
+async def _decoded(conn: Connection, name: str, decode: Callable[[str], T]) -> list[T]:
+    found: list[T] = []
     answer = await conn.execute(SQL[name])
-    return [row[0] for row in await answer.fetchall()]
+    while texts := await answer.fetchmany(_MANY):
+        found += [decode(text) for (text,) in texts]
+        await asyncio.sleep(0)
+    return found
 
 
 async def _number(conn: Connection, name: str, values: dict[str, Any] | None = None) -> int:

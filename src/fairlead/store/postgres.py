@@ -305,7 +305,7 @@ class PostgresStore:
             self._told = True
             self._emit(StoreLost(error))
 
-    def _patient(self) -> contextlib.AbstractAsyncContextManager[None]:
+    def _patient(self) -> contextlib.AbstractAsyncContextManager[Callable[[], None]]:
         return patient(self._patience)
 
     def _emit(self, *events: Event) -> None:

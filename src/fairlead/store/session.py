@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from typing import NoReturn
 
 import psycopg
@@ -43,11 +43,15 @@ def sentence(error: BaseException) -> str:
 
 
 @contextlib.asynccontextmanager
-async def patient(seconds: float) -> AsyncGenerator[None]:
-    """A server that is frozen keeps its connections: without an end to waiting nobody would notice."""
+async def patient(seconds: float) -> AsyncGenerator[Callable[[], None]]:
+    """A server that is frozen keeps its connections: without an end to waiting nobody would notice.
+
+    Gives what begins the wait anew, for work in steps. Raises StoreError.
+    """
+    clock = asyncio.get_running_loop().time
     try:
-        async with asyncio.timeout(seconds):
-            yield
+        async with asyncio.timeout(seconds) as limit:
+            yield lambda: limit.reschedule(clock() + seconds)
     except TimeoutError as error:
         raise StoreError(f"the database has not answered for {seconds:g} s") from error
 
