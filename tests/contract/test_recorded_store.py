@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -108,3 +110,21 @@ async def test_a_trace_says_who_ran_where(either: str) -> None:
     assert [(job.start - EPOCH, job.nodes) for job in found.jobs] == [
         (0, ("n0",)), (60 * MINUTE, ("n0",)), (70 * MINUTE, ("n0",)),
     ]  # fmt: skip
+
+
+async def test_the_command_writes_workloads_and_refuses_half_of_one(either: str, tmp_path: Path) -> None:
+    await fill(either, *PODS)
+    for form in ("trace", "swf"):
+        out = tmp_path / f"week.{form}"
+        command = ["history", "export", "--format", form, "--database-url", either, "--out", str(out)]
+        done = await in_thread(fairlead, *command)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert len(inputs.load(out).arrivals) == 3
+    for more, words in ((("-n", "ann"), "whole cluster"), (("--of", "nodes"), "--of and --every")):
+        done = await in_thread(fairlead, *command, *more)
+        assert (done.returncode, words in done.stderr, done.stderr.count("\n")) == (1, True, 1)
+
+
+def fairlead(*words: str) -> subprocess.CompletedProcess[str]:
+    command = [str(Path(sys.executable).with_name("fairlead")), *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)

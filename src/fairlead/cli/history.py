@@ -43,6 +43,8 @@ FORMATS = {
     "csv": "fairlead.cli.history_formats:rows",
     "parquet": "fairlead.cli.history_formats:rows",
     "jsonl": "fairlead.cli.history_formats:rows",
+    "trace": "fairlead.cli.history_export:trace",
+    "swf": "fairlead.cli.history_export:swf",
 }
 """By format what writes it, `module:function`: called with the question, `--of`, and `--every` in ms or 0."""
 
@@ -190,7 +192,8 @@ def export(
     """Write the history for other programs.
 
     csv, parquet, jsonl: one row per pod, state of a node, or change. sniffer:
-    scheduler-sniffer's plot data, pods by interval and node.
+    scheduler-sniffer's plot data, pods by interval and node. trace, swf: the
+    workload that was, for `fairlead simulate`.
     """
     if form not in FORMATS:
         raise CliError(f"--format {form}: give one of {', '.join(FORMATS)}")
