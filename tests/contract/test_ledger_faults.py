@@ -84,7 +84,8 @@ async def test_a_commit_of_unknown_fate_counts_once(
     proxy = Proxy(database)
     async with proxy.serve() as url, writing(fast(url)) as door:
         await door.load()
-        waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE 'INSERT%mark%'"
+        waiting = """SELECT 1 FROM pg_stat_activity
+                     WHERE wait_event_type = 'Lock' AND query LIKE 'INSERT INTO watch_mark%'"""
         with psycopg.connect(database) as other:
             other.execute("LOCK TABLE fairlead.watch_mark IN EXCLUSIVE MODE")
             door.put(Part((change(0), change(1)), (pod(1),), marks={"pods": 1}))
@@ -165,6 +166,24 @@ async def test_a_frozen_server_counts_as_lost_and_comes_back(tcp: TcpServer) -> 
             assert door.waiting == 10
         await door.drained()
         assert numbers(tcp.url) == list(range(10))
+
+
+async def test_a_server_that_is_slow_but_goes_on_is_waited_for(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fairlead.store.ledger_session._MANY", 10)
+    async with writing(fast(database, patience=2)) as door:
+        await door.load()
+        with psycopg.connect(database, options="-csearch_path=fairlead") as conn:
+            body = "'BEGIN PERFORM pg_sleep(0.3); RETURN NULL; END'"
+            conn.execute(f"CREATE FUNCTION doze() RETURNS trigger LANGUAGE plpgsql AS {body}".encode())
+            conn.execute("CREATE TRIGGER doze AFTER INSERT ON pod_life EXECUTE FUNCTION doze()")
+        assert door.put(Part(pods=tuple(pod(number) for number in range(100))))
+        await door.drained()
+        assert asked(database, "SELECT number, (SELECT count(*) FROM pod_life) FROM ledger_writer") == [
+            (1, 100)
+        ]
+        assert door.error == ""
 
 
 async def test_what_is_left_is_written_at_the_end(database: str) -> None:
