@@ -55,7 +55,7 @@ class Running:
 @contextlib.contextmanager
 def null(cluster: Cluster) -> Generator[Running]:
     command = [sys.executable, "-m", "bench.live.null_scheduler", str(cluster.kubeconfig)]
-    with _ended(subprocess.Popen(command, stdout=subprocess.PIPE)) as process:
+    with ended(subprocess.Popen(command, stdout=subprocess.PIPE)) as process:
         assert process.stdout is not None
         process.stdout.readline()
         yield Running(psutil.Process(process.pid))
@@ -80,7 +80,7 @@ def fairlead(cluster: Cluster, options: tuple[str, ...] = (), kubeconfig: str = 
         program = pathlib.Path(sys.executable).parent / "fairlead"
         command = [str(program), "scheduler", "--data-dir", str(data)]
         command += ["--kubeconfig", kubeconfig or str(cluster.kubeconfig), *options]
-        with (folder / "log").open("wb") as log, _ended(subprocess.Popen(command, stderr=log)) as process:
+        with (folder / "log").open("wb") as log, ended(subprocess.Popen(command, stderr=log)) as process:
             url = _wait_until_ready(data, process, folder / "log")
             yield Running(psutil.Process(process.pid), url, data)
 
@@ -99,7 +99,8 @@ def _wait_until_ready(data: pathlib.Path, process: "subprocess.Popen[bytes]", lo
 
 
 @contextlib.contextmanager
-def _ended(process: "subprocess.Popen[bytes]") -> Generator["subprocess.Popen[bytes]"]:
+def ended(process: "subprocess.Popen[bytes]") -> Generator["subprocess.Popen[bytes]"]:
+    """The process, told to end behind the `with`, and killed if it does not."""
     try:
         yield process
     finally:
