@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from recording import Hands, Recording, SecondWatch
+from bench.recorded import Hands, Recording, SecondWatch, come_and_go, names_of
 
 from fairlead.localcluster import Cluster
 from live import until
@@ -39,10 +39,6 @@ def lives(recorder: Recording, namespace: str, *columns: str) -> dict[str, tuple
     return {name: tuple(rest) for name, *rest in recorder.rows(query, namespace)}
 
 
-def nodes_of(cluster: Cluster) -> list[str]:
-    return [each["metadata"]["name"] for each in cluster.client.get("/api/v1/nodes").json()["items"]]
-
-
 def wait_all_said(recorder: Recording, watch: SecondWatch, namespace: str) -> None:
     def differ() -> str:
         said, expected = recorder.said(namespace), watch.expected(namespace)
@@ -54,24 +50,12 @@ def wait_all_said(recorder: Recording, watch: SecondWatch, namespace: str) -> No
         raise AssertionError(f"{error}: {differ()[:3000]}") from None
 
 
-def work(hands: Hands, names: list[str], nodes: list[str], watch: SecondWatch) -> None:
-    """Pods come, are bound by hand, run, and every other one is deleted; several batches at a time."""
-    for at in range(0, len(names), BATCH):
-        batch = names[at : at + BATCH]
-        for scheduler, part in ((name, batch[n :: len(SCHEDULERS)]) for n, name in enumerate(SCHEDULERS)):
-            hands.at_once(lambda name, by=scheduler: hands.create(name, schedulerName=by), part)
-        hands.at_once(hands.bind, batch, (nodes[n % len(nodes)] for n in range(at, at + BATCH)))
-        until(lambda at=at: watch.count(hands.namespace, "Finished") >= at, "pods to end")
-        hands.at_once(hands.delete, names[max(at - BATCH, 0) : at : 2])
-    until(lambda: watch.count(hands.namespace, "Finished") == len(names), "the last pods to end")
-
-
 def test_RB2_RB5_RB6_RB7_nothing_is_lost_however_often_it_is_killed(
     small_cluster: Cluster, hands: Hands, recorder: Recording
 ) -> None:
-    names, nodes = [f"p{number}" for number in range(PODS)], nodes_of(small_cluster)
+    names, nodes = [f"p{number}" for number in range(PODS)], names_of(small_cluster)
     with SecondWatch(small_cluster) as watch, ThreadPoolExecutor(1) as aside:
-        working = aside.submit(work, hands, names, nodes, watch)
+        working = aside.submit(come_and_go, hands, names, nodes, watch, SCHEDULERS, BATCH)
         for number in range(1, 5):
             until(lambda n=number: working.done() or watch.count(hands.namespace, "Created") > n * 90)
             recorder.kill()
@@ -82,11 +66,11 @@ def test_RB2_RB5_RB6_RB7_nothing_is_lost_however_often_it_is_killed(
         recorder.wait_ready()
         wait_all_said(recorder, watch, hands.namespace)
         assert recorder.rows("SELECT count(*) FROM change WHERE event = 'Gap'") == [(0,)]
-        bound = {each.name: each.node for each in watch.binds(hands.namespace)}
-    found = lives(recorder, hands.namespace, "node", "scheduler", "phase", "exit_code")
-    assert {name: row[0] for name, row in found.items()} == bound
+        bound = dict(watch.nodes)
+    found = lives(recorder, hands.namespace, "node", "scheduler", "phase", "exit_code", "uid")
+    assert all(bound[row[4]] == row[0] for row in found.values()) and len(found) == PODS
     assert {row[1] for row in found.values()} == set(SCHEDULERS)
-    assert {row[2:] for row in found.values()} == {("Succeeded", 0)}
+    assert {row[2:4] for row in found.values()} == {("Succeeded", 0)}
     stages = "created", "queued", "scheduled", "bound", "started", "finished"
     assert all(
         row[0] > 0 and list(row) == sorted(row) for row in lives(recorder, hands.namespace, *stages).values()
@@ -98,7 +82,7 @@ def test_RB2_RB5_RB6_RB7_nothing_is_lost_however_often_it_is_killed(
 def test_RB2_a_gap_is_told_and_what_went_in_it_has_vanished(
     hands: Hands, recorder: Recording, small_cluster: Cluster
 ) -> None:
-    node = nodes_of(small_cluster)[0]
+    node = names_of(small_cluster)[0]
     for name in ("goes", "stays"):
         hands.create(name, run="")
         hands.bind(name, node)
@@ -138,7 +122,7 @@ def test_RB5_RB6_what_kubelets_report_is_recorded(
 ) -> None:
     """Patched into the status as a kubelet would: a restart with its exit code."""
     hands.create("restarts", run="")
-    hands.bind("restarts", nodes_of(small_cluster)[0])
+    hands.bind("restarts", names_of(small_cluster)[0])
     until(lambda: lives(recorder, hands.namespace, "started").get("restarts", (0,))[0], "the pod to run")
     last = {
         "exitCode": 42, "reason": "Error", "message": "no luck",
@@ -169,7 +153,7 @@ def test_RB5_RB6_what_kubelets_report_is_recorded(
 def test_RB2_nodes_are_recorded_from_state_to_state(
     hands: Hands, recorder: Recording, small_cluster: Cluster
 ) -> None:
-    name = nodes_of(small_cluster)[1]
+    name = names_of(small_cluster)[1]
     path = f"/api/v1/nodes/{name}"
     hands.patch(path, {"metadata": {"labels": {"rack": "r7"}}})
     hands.patch(
@@ -203,10 +187,9 @@ def test_RB2_nodes_are_recorded_from_state_to_state(
 
 
 def test_RB7_a_second_recorder_stands_by_and_takes_over(
-    hands: Hands, recorder: Recording, small_cluster: Cluster, tmp_path: Path
+    hands: Hands, recorder: Recording, small_cluster: Cluster
 ) -> None:
-    second = Recording(small_cluster.kubeconfig, recorder.data)
-    second.log_file = tmp_path / "second.log"
+    second = Recording(small_cluster.kubeconfig, recorder.data, log="second.log")
     with SecondWatch(small_cluster) as watch:
         second.start()
         try:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
-from recording import Hands, Recording, SecondWatch
+from bench.recorded import Hands, Recording, SecondWatch
 
 from fairlead.kube.access import NEEDED, Right
 from fairlead.kube.observe import needed
