@@ -12,6 +12,8 @@ from typing import Annotated
 import typer
 
 from fairlead.cli.errors import CliError
+from fairlead.cli.recorder_import import EPILOG as IMPORT_EXAMPLE
+from fairlead.cli.recorder_import import import_
 from fairlead.cli.scheduler import LOG_FORMATS, one_of
 from fairlead.cli.scheduler_options import Context, DatabaseUrl, Kubeconfig, LogFormat
 from fairlead.core.durations import duration
@@ -72,6 +74,9 @@ def run(
             log_format=one_of("--log-format", log_format, LOG_FORMATS),
         )
     )
+
+
+app.command("import", epilog=IMPORT_EXAMPLE)(import_)
 
 
 @app.callback()
