@@ -40,11 +40,10 @@ from fairlead.recorder.outlet import Outlet
 from fairlead.recorder.scheduling_events import SchedulingEvents
 from fairlead.runtime import eventloop, logs
 from fairlead.store.errors import FencedError
+from fairlead.store.folder import RECORDER as FOLDER
 from fairlead.store.folder import default_data_dir
 from fairlead.store.ledger import Ledger
 
-FOLDER = "recorder"
-"""Below the default data folder: a database of the recorder's own, unless it is told where the others are."""
 ALLOW = "--allow-remote"
 DAY = 24 * 3600 * 1000
 _log = structlog.get_logger("recorder")

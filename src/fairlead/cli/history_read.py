@@ -14,7 +14,7 @@ from fairlead.cli import words
 from fairlead.cli.database import with_reader
 from fairlead.cli.history_options import Question
 from fairlead.store import history
-from fairlead.store.folder import default_data_dir
+from fairlead.store.folder import recorded_data_dir
 from fairlead.store.schema import Connection
 
 T = TypeVar("T")
@@ -31,7 +31,7 @@ def ask(question: Question, work: Callable[[Connection], Awaitable[T]]) -> T:
         async with history.at_once(conn):
             return await work(conn)
 
-    return with_reader(question.data or default_data_dir(), question.url, run)
+    return with_reader(question.data or recorded_data_dir(), question.url, run)
 
 
 class Notes(NamedTuple):

@@ -14,6 +14,8 @@ import typer
 from fairlead.cli.errors import CliError
 from fairlead.cli.recorder_import import EPILOG as IMPORT_EXAMPLE
 from fairlead.cli.recorder_import import import_
+from fairlead.cli.recorder_tail import EPILOG as TAIL_EXAMPLES
+from fairlead.cli.recorder_tail import tail
 from fairlead.cli.scheduler import LOG_FORMATS, one_of
 from fairlead.cli.scheduler_options import Context, DatabaseUrl, Kubeconfig, LogFormat
 from fairlead.core.durations import duration
@@ -77,6 +79,8 @@ def run(
 
 
 app.command("import", epilog=IMPORT_EXAMPLE)(import_)
+
+app.command(epilog=TAIL_EXAMPLES)(tail)
 
 
 @app.callback()

@@ -117,15 +117,16 @@ def _bars(
 
 
 def _ranks(done: Sequence[int], x: svg.Scale, words: Callable[[int], str]) -> list[str]:
-    """Lines at the median, 90 and 99 %, each a line of words lower, so that they cannot hide one another."""
+    """Lines at the median, 90 and 99 %, each of another height: none runs through another's words."""
     parts: list[str] = []
     for n, (percent, value) in enumerate(zip((50, 90, 99), ranks(done, (50, 90, 99)), strict=True)):
         at = x(value)
         left = at > svg.WIDTH - 160
-        parts.append(svg.line(at, svg.TOP, at, _HEIGHT - svg.BOTTOM, "median"))
+        top = svg.TOP + 14 * (2 - n if left else n)
+        parts.append(svg.line(at, top, at, _HEIGHT - svg.BOTTOM, "median"))
         told = f"{percent} %: {words(value)}"
         anchor, beside = ("end", -4) if left else ("start", 4)
-        parts.append(svg.text(at + beside, svg.TOP + 11 + 14 * n, told, anchor=anchor))
+        parts.append(svg.text(at + beside, top + 11, told, anchor=anchor))
     return parts
 
 

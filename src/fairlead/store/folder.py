@@ -20,6 +20,8 @@ from msgspec import Struct
 from fairlead.store.errors import StoreError
 
 NOBODY = 65534
+RECORDER = "recorder"
+"""Below the default data folder: a database of the recorder's own, unless it is told where others are."""
 SOCKET = ".s.PGSQL.5432"
 _LONGEST_SOCKET = 107
 """What fits into sockaddr_un on Linux, without the closing zero; a little less elsewhere."""
@@ -41,6 +43,12 @@ def default_data_dir() -> Path:
     state = os.environ.get("XDG_STATE_HOME", "")
     base = Path(state) if state.startswith("/") else Path.home() / ".local" / "state"
     return base / "fairlead"
+
+
+def recorded_data_dir() -> Path:
+    """Where history is: the recorder's own folder once it has run, else the scheduler's (`--ledger`)."""
+    own = default_data_dir() / RECORDER
+    return own if (own / "pg").exists() else default_data_dir()
 
 
 def account() -> Account:

@@ -53,9 +53,15 @@ async def changes(
     conn: Connection, asked: Asked, *, kind: str = "", after: int = 0
 ) -> AsyncIterator[ChangeRow]:
     """Rows behind `after` in the order of writing; `since` and `until` are when they were learned."""
-    values = _filter(asked) | {"object": clean(kind), "after": after}
-    async for row in _rows(conn, "history_changes", values):
+    async for row in _rows(conn, "history_changes", _filter(asked) | {"object": clean(kind), "after": after}):
         yield ChangeRow(*row)
+
+
+async def newest(conn: Connection, asked: Asked, *, kind: str = "", limit: int) -> list[ChangeRow]:
+    """The last so many of `changes`, in their order."""
+    values = _filter(asked) | {"object": clean(kind), "after": 0, "limit": limit}
+    answer = await conn.execute(SQL["history_changes"] + b" DESC LIMIT %(limit)s", values)
+    return [ChangeRow(*row) for row in reversed(await answer.fetchall())]
 
 
 async def last(conn: Connection) -> int:
