@@ -76,6 +76,8 @@ class Options(Struct, frozen=True):
     grpc_allow_remote: bool = False
     bind_parallelism: int = 64
     ledger: bool = False
+    ledger_interval: float = 3600.0
+    """Seconds between two states that a replay can begin with."""
     """Whether decisions are written into the database, row by row."""
     audit_interval: float = INTERVAL
     """Seconds between two audits; 0 = none by itself."""
@@ -220,6 +222,7 @@ class Life:
             now=self._clock.now,
             registry=self.metrics.registry,
             leads=lambda: self._elector is None or self._elector.allowed() > 0,
+            every=round(self.options.ledger_interval * 1000),
         )
 
     def _stop(self, running: asyncio.Task[None]) -> None:

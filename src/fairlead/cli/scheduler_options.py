@@ -50,6 +50,12 @@ GrpcAllowRemote = Annotated[
     bool,
     typer.Option("--grpc-allow-remote", help="Let --grpc be an address that others reach: no login."),
 ]
+LedgerInterval = Annotated[
+    str,
+    typer.Option(
+        "--ledger-interval", help="How often the whole state goes into the ledger, for replays to begin with."
+    ),
+]
 AuditInterval = Annotated[
     str,
     typer.Option(help="How often the picture is held against a fresh list of the cluster; 0 = never."),

@@ -82,7 +82,6 @@ class Segments:
         self._engine, self._sink, self._every, self._leads = engine, sink, every, leads
         self._encoder: Encoder | None = None
         self._planning: dict[int, Snapshot] = {}
-        self._child: forked.Forked | None = None
         self._making: asyncio.Task[bytes] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._ever = False
@@ -116,12 +115,8 @@ class Segments:
             self._timer = asyncio.get_running_loop().call_later(_LONG / 1000, self._cut)
 
     def close(self) -> None:
-        """The end of the engine; what there is goes to the sink."""
+        """The end of the engine; the sink gets what there is, and waits for a checkpoint in the making."""
         self._end()
-        if self._child is not None:
-            self._child.kill()
-        if self._making is not None:
-            self._making.cancel()
 
     # -- inside --------------------------------------------------------------------------------------
 
@@ -162,13 +157,13 @@ class Segments:
         if self._making is not None:
             raise OSError("the last checkpoint is still being made")
         engine, planning = self._engine, dict(self._planning)
-        self._child = child = forked.start(lambda: checkpoint.dump(engine, planning))
+        child = forked.start(lambda: checkpoint.dump(engine, planning))
         self._making = asyncio.get_running_loop().create_task(child.result(_PATIENCE), name="checkpoint")
         self._making.add_done_callback(self._made)
         return self._making
 
     def _made(self, making: asyncio.Task[bytes]) -> None:
-        self._child = self._making = None
+        self._making = None
         error = None if making.cancelled() else making.exception()
         if error is not None:
             _log.error("a segment of the ledger is void: its checkpoint failed", error=str(error))

@@ -29,6 +29,7 @@ from fairlead.store.sql import SQL
 
 _log = structlog.get_logger("store.segments")
 LIMIT = 64 << 20
+_LAST = 10.0
 Item = Opened | Chunk | Closed
 
 
@@ -85,12 +86,12 @@ class SegmentStore:
             await asyncio.sleep(0.01)
 
     async def close(self) -> None:
-        """Write what is left, for a few seconds at most, and disconnect."""
+        """Write what is left, for some seconds at most, and disconnect."""
         if self._running is not None:
             self._running.cancel()
             await asyncio.wait({self._running}, timeout=10)
         with contextlib.suppress(*FAULTS, TimeoutError):
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(_LAST):
                 if self._queue:
                     await self._disconnect()
                     await self._write_all(await self._connect(), once=True)
