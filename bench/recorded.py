@@ -313,7 +313,8 @@ def come_and_go(
         wait_until(partial(_at_least, watch, space, "Finished", at), "the pods before to end", SLOW)
         hands.at_once(hands.delete, names[max(at - batch, 0) : at : 2])
     wait_until(partial(_at_least, watch, space, "Finished", len(names)), "the last pods to end", SLOW)
-    wait_until(partial(_at_least, watch, space, "Deleted", (len(names) - batch) // 2), "pods to be gone", SLOW)
+    gone = (len(names) - batch) // 2
+    wait_until(partial(_at_least, watch, space, "Deleted", gone), "pods to be gone", SLOW)
 
 
 def _at_least(watch: SecondWatch, namespace: str, event: str, number: int) -> bool:
