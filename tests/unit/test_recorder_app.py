@@ -1,0 +1,166 @@
+"""The composed recorder: full buffers and other recorders' turns stop its watches, and nothing is lost."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from aiohttp import web
+from test_kube_watch import versioned, watches
+
+from fairlead.app_recorder import Options, Recorder
+from fairlead.kube import observe
+from fairlead.kube.errors import KubeError
+from fairlead.model.record import Loaded, Part
+from fairlead.store.errors import FencedError
+from kube_fake import FakeApi, bookmark, event
+
+
+class Memory:
+    """A ledger that refuses and loses its turn as a test wants; what it took is durable at once."""
+
+    def __init__(self) -> None:
+        self.parts: list[Part] = []
+        self.room = True
+        self.drains = 0
+        self.fenced = asyncio.Event()
+        self.standby, self.error, self.written, self.waiting, self.dropped = False, "", 0, 0, 0
+
+    def check(self) -> None: ...
+
+    def put(self, part: Part) -> bool:
+        if self.room:
+            self.parts.append(part)
+        return self.room
+
+    async def run(self) -> None:
+        await self.fenced.wait()
+        self.fenced.clear()
+        raise FencedError(2)
+
+    async def load(self) -> Loaded:
+        marks: dict[str, int] = {}
+        for part in self.parts:
+            marks |= part.marks
+        pods = {life.uid: life for part in self.parts for life in part.pods}
+        return Loaded({uid: life for uid, life in pods.items() if not life.deleted}, {}, marks)
+
+    async def drained(self) -> None:
+        self.drains += 1
+        self.room = True
+
+    async def close(self) -> None: ...
+
+    @property
+    def created(self) -> list[str]:
+        return [c.name for part in self.parts for c in part.changes if c.event == "Created"]
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[FakeApi]:
+    async with FakeApi() as fake:
+        fake.page_version = 10
+        yield fake
+
+
+@pytest.fixture
+async def recorder(api: FakeApi, tmp_path: Path) -> AsyncIterator[Recorder]:
+    path = tmp_path / "kubeconfig"
+    document = {
+        "apiVersion": "v1", "kind": "Config", "current-context": "c",
+        "clusters": [{"name": "c", "cluster": {"server": api.url}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "c"}}],
+        "users": [{"name": "c", "user": {"token": "t"}}],
+    }  # fmt: skip
+    path.write_text(yaml.safe_dump(document), encoding="utf-8")
+    options = Options(
+        kubeconfig=path, database_url="postgresql:///none", grpc="", http="127.0.0.1:0", events=False
+    )
+    made = Recorder(options)
+    made._kinds = [observe.PODS]  # pyright: ignore
+    made.ledger = Memory()  # pyright: ignore
+    await made.start()
+    yield made
+    await made.stop()
+
+
+def allow(api: FakeApi, allowed: bool = True) -> None:
+    async def answer(_: web.Request) -> web.StreamResponse:
+        return web.json_response({"status": {"allowed": allowed}})
+
+    api.fault("POST", "/selfsubjectaccessreviews", *[answer] * 4)
+
+
+async def until(done: Callable[[], object], recording: "asyncio.Task[None]") -> None:
+    async with asyncio.timeout(30):
+        while not done():
+            if recording.done():
+                recording.result()
+            await asyncio.sleep(0.01)
+
+
+def listed(*names: str) -> list[Any]:
+    return [*(event("ADDED", versioned(name, 5 + n)) for n, name in enumerate(names)), bookmark(10, end=True)]
+
+
+async def ended(task: "asyncio.Task[None]") -> None:
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+
+async def test_RB5_a_full_buffer_stops_the_watches_until_it_is_written(
+    api: FakeApi, recorder: Recorder
+) -> None:
+    """They go on from what is durable: what was refused is told once more."""
+    ledger: Any = recorder.ledger
+    refused = event("ADDED", versioned("b", 20))
+    api.streams = [
+        listed("a"),
+        [b"", 0.05, refused, 3600.0],
+        [refused + event("ADDED", versioned("c", 21)), 3600.0],
+    ]
+    allow(api)
+    recording = asyncio.create_task(recorder.record())
+    await until(lambda: ledger.created == ["a"], recording)
+    ledger.room = False
+    await until(lambda: "c" in ledger.created, recording)
+    assert ledger.created == ["a", "b", "c"] and ledger.drains == 1
+    assert watches(api) == ["10", "10"]
+    await ended(recording)
+
+
+async def test_another_recorders_turn_is_waited_out(api: FakeApi, recorder: Recorder) -> None:
+    ledger: Any = recorder.ledger
+    api.streams = [listed("a"), [3600.0], [event("ADDED", versioned("b", 20)), 3600.0]]
+    allow(api)
+    recording = asyncio.create_task(recorder.record())
+    await until(lambda: len(watches(api)) == 1, recording)
+    allow(api)
+    ledger.fenced.set()
+    await until(lambda: ledger.created == ["a", "b"], recording)
+    assert recorder.health().ready
+    ledger.standby = True
+    assert recorder.health().reasons == ("stands by: another recorder writes",)
+    await ended(recording)
+
+
+async def test_an_account_that_may_not_look_is_told_at_the_start(api: FakeApi, recorder: Recorder) -> None:
+    allow(api, allowed=False)
+    with pytest.raises(KubeError, match="may not list pods, watch pods, list nodes, watch nodes in all"):
+        await recorder.record()
+
+
+async def test_what_it_counts_can_be_asked(api: FakeApi, recorder: Recorder) -> None:
+    ledger: Any = recorder.ledger
+    api.streams = [listed("a", "b"), [3600.0]]
+    allow(api)
+    recording = asyncio.create_task(recorder.record())
+    await until(lambda: ledger.created == ["a", "b"], recording)
+    text = recorder.metrics().decode()
+    assert "\nfairlead_recorder_pods 2.0\n" in text and "\nfairlead_ready 1.0\n" in text
+    assert '\nfairlead_recorder_door_changes{door="extender",state="taken"} 0.0\n' in text
+    await ended(recording)
