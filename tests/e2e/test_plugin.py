@@ -26,7 +26,8 @@ from fairlead.localcluster import Cluster, UpOptions, bring_down, bring_up
 from fairlead.localcluster.progress import Progress
 from fairlead.model.record import Change, Part
 from fairlead.recorder.stream import SERVICE, RecorderService
-from live import Kubectl, until
+from fairlead.store.reader import open_reader
+from live import DIRECT, FAIRLEAD, Kubectl, until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -62,13 +63,17 @@ def pod(name: str, cpu: int = 1, scheduler: str = "sniffer", **spec: Any) -> dic
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": wanted}
 
 
+def free_port() -> int:
+    with socket.create_server((HOST, 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
 class Recorder:
     """The recorder's side: rows in memory, a server on a port that it keeps."""
 
     def __init__(self) -> None:
         self.rows: list[Change] = []
-        with socket.create_server((HOST, 0)) as listener:
-            self.port = int(listener.getsockname()[1])
+        self.port = free_port()
         self.service = RecorderService(self._take, lambda: time.time_ns() // 1_000_000)
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, daemon=True).start()
@@ -363,5 +368,77 @@ def test_RB8_a_scheduler_with_plugins_of_its_own_is_told_of_too(
             assert {row.scheduler for row in recorder.of(name)} == {"gangs"}
         assert [row.reason for row in recorder.of("member-2", "Permit")] == ["Success"]
         assert [len(recorder.of(f"member-{number}", "Permitted")) for number in range(3)] == [1, 1, 0]
+    finally:
+        other.stop()
+
+
+@contextlib.contextmanager
+def fairlead_recorder(plane: Cluster, data: Path, grpc: int) -> Iterator[None]:
+    """`fairlead recorder` as a user starts it, ready when this begins."""
+    log, http = data.with_name("recorder.log"), free_port()
+    command = [FAIRLEAD, "recorder", "--kubeconfig", str(plane.kubeconfig), "--data-dir", str(data)]
+    with log.open("ab") as out:
+        process = subprocess.Popen(
+            [*command, "--http", f"{HOST}:{http}", "--grpc", f"{HOST}:{grpc}"], stdout=out, stderr=out
+        )
+
+    def ready() -> bool:
+        assert process.poll() is None, f"the recorder ended:\n{log.read_text(errors='replace')[-3000:]}"
+        with contextlib.suppress(OSError):
+            return DIRECT.open(f"http://{HOST}:{http}/readyz", timeout=10).status == 200
+        return False
+
+    try:
+        until(ready, "the recorder to be ready")
+        yield
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+def ledger(data: Path, namespace: str) -> dict[str, list[str]]:
+    """By pod: what the plugin told, in the order of the ledger."""
+
+    async def rows() -> list[tuple[Any, ...]]:
+        async with open_reader(data=data) as conn:
+            found = await conn.execute(
+                "SELECT name, event FROM changes WHERE namespace = %s AND source = 'plugin' ORDER BY seq",
+                [namespace],
+            )
+            return await found.fetchall()
+
+    told: dict[str, list[str]] = {}
+    for name, event in asyncio.run(rows()):
+        told.setdefault(name, []).append(event)
+    return told
+
+
+def test_RB8_every_step_is_in_the_ledger_across_a_restart_of_the_recorder(
+    plane: Cluster, kubectl: Kubectl, data: Path, tmp_path: Path
+) -> None:
+    port = free_port()
+    other = Sniffing(plane, tmp_path, port)
+    other.configure({"schedulerName": "ledger"})
+    other.start()
+
+    def scheduled(prefix: str) -> None:
+        kubectl.create(*(pod(f"{prefix}-{number}", scheduler="ledger") for number in range(10)))
+        for number in range(10):
+            placed(kubectl, f"{prefix}-{number}")
+
+    def whole(*prefixes: str) -> bool:
+        told = ledger(data, kubectl.namespace)
+        wanted = [f"{prefix}-{number}" for prefix in prefixes for number in range(10)]
+        # A batch whose answer was cut off by the restart comes twice.
+        return all(list(dict.fromkeys(told.get(name, ()))) == TRACE for name in wanted)
+
+    try:
+        with fairlead_recorder(plane, data, port):
+            scheduled("before")
+            until(lambda: whole("before"), "the first pods in the ledger", pause=0.5)
+        scheduled("between")
+        with fairlead_recorder(plane, data, port):
+            scheduled("after")
+            until(lambda: whole("before", "between", "after"), "all pods in the ledger", pause=0.5)
     finally:
         other.stop()
