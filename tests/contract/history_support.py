@@ -12,7 +12,7 @@ from fairlead.store.schema import migrate
 from fairlead.store.session import connect
 
 T0 = 1_790_000_000_000
-"""2026-09-21 13:33:20 UTC."""
+"""2026-09-21 14:13:20 UTC."""
 MINUTE = 60_000
 GI = 1 << 30
 
