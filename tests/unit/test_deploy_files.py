@@ -3,9 +3,12 @@
 from pathlib import Path
 from typing import Any
 
+import typer
 import yaml
 
+from fairlead.cli import recorder as command
 from fairlead.kube.access import NEEDED, Right, to_elect
+from fairlead.kube.observe import needed
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 
@@ -51,3 +54,22 @@ def test_more_seats_than_binds_in_flight():
     limited = objects("flowschema.yaml")["PriorityLevelConfiguration"]["spec"]["limited"]
     seats = 600 * limited["nominalConcurrencyShares"] // (245 + limited["nominalConcurrencyShares"])
     assert seats * (100 - limited["lendablePercent"]) // 100 > 64  # bind_parallelism
+
+
+def test_RB7_the_recorder_may_look_and_nothing_else():
+    found = objects("recorder.yaml")
+    assert granted(found["ClusterRole"]) == sorted(needed(events=True))
+    account = {key: found["ServiceAccount"]["metadata"][key] for key in ("name", "namespace")}
+    assert found["ClusterRoleBinding"]["subjects"] == [{"kind": "ServiceAccount", **account}]
+    pod = found["Deployment"]["spec"]["template"]["spec"]
+    assert pod["serviceAccountName"] == account["name"]
+    assert found["Service"]["spec"]["selector"] == found["Deployment"]["spec"]["selector"]["matchLabels"]
+
+
+def test_the_recorders_command_is_one_that_it_knows():
+    (container,) = objects("recorder.yaml")["Deployment"]["spec"]["template"]["spec"]["containers"]
+    name, *options = container["args"]
+    known = {flag for each in typer.main.get_group(command.app).commands["run"].params for flag in each.opts}
+    assert name == "recorder" and {each.partition("=")[0] for each in options} <= known
+    ports = {each["name"]: each["containerPort"] for each in container["ports"]}
+    assert {f"--{door}=0.0.0.0:{port}" for door, port in ports.items()} <= set(options)
