@@ -6,15 +6,20 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import aiohttp
+import grpc.aio
 import pytest
 import yaml
 from aiohttp import web
 from test_kube_watch import versioned, watches
 
+from fairlead.api import tap
 from fairlead.app_recorder import Options, Recorder
 from fairlead.kube import observe
 from fairlead.kube.errors import KubeError
-from fairlead.model.record import Loaded, Part
+from fairlead.model.record import Change, Loaded, Part, Source
+from fairlead.recorder import sniffer_service
+from fairlead.recorder.pb.sniffer_pb2 import SendRequest
 from fairlead.store.errors import FencedError
 from kube_fake import FakeApi, bookmark, event
 
@@ -55,8 +60,12 @@ class Memory:
     async def close(self) -> None: ...
 
     @property
+    def changes(self) -> list[Change]:
+        return [change for part in self.parts for change in part.changes]
+
+    @property
     def created(self) -> list[str]:
-        return [c.name for part in self.parts for c in part.changes if c.event == "Created"]
+        return [change.name for change in self.changes if change.event == "Created"]
 
 
 @pytest.fixture
@@ -77,7 +86,11 @@ async def recorder(api: FakeApi, tmp_path: Path) -> AsyncIterator[Recorder]:
     }  # fmt: skip
     path.write_text(yaml.safe_dump(document), encoding="utf-8")
     options = Options(
-        kubeconfig=path, database_url="postgresql:///none", grpc="", http="127.0.0.1:0", events=False
+        kubeconfig=path,
+        database_url="postgresql:///none",
+        grpc="127.0.0.1:0",
+        http="127.0.0.1:0",
+        events=False,
     )
     made = Recorder(options)
     made._kinds = [observe.PODS]  # pyright: ignore
@@ -164,3 +177,32 @@ async def test_what_it_counts_can_be_asked(api: FakeApi, recorder: Recorder) -> 
     assert "\nfairlead_recorder_pods 2.0\n" in text and "\nfairlead_ready 1.0\n" in text
     assert '\nfairlead_recorder_door_changes{door="extender",state="taken"} 0.0\n' in text
     await ended(recording)
+
+
+async def test_RB7_what_is_told_at_its_doors_goes_into_the_same_ledger(recorder: Recorder) -> None:
+    """Without watches or a turn: doors are open while the process runs. What has no room is told as a gap."""
+    ledger: Any = recorder.ledger
+    assert recorder.grpc is not None and recorder.http is not None
+    send = SendRequest(pod="p", node="n", event="ScheduleSuccess", endpoint="schedulePod").SerializeToString()
+    async with grpc.aio.insecure_channel(recorder.grpc.address) as channel:
+        call = channel.unary_unary(f"/{sniffer_service.SERVICE}/Send")
+        await call(send)
+        ledger.room = False
+        await call(send)
+        ledger.room = True
+        await call(send)
+    asked = {"Pod": {"metadata": {"name": "q", "uid": "u"}}, "NodeNames": ["n1", "n2"]}
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(f"{recorder.http.url}{tap.PREFIX}/filter", json=asked) as answer,
+    ):
+        assert (await answer.json())["NodeNames"] == ["n1", "n2"]
+    assert [(each.source, each.event, each.name) for each in ledger.changes] == [
+        (Source.SNIFFER, "ScheduleSuccess", "p"),
+        (Source.RECORDER, "Gap", ""),
+        (Source.SNIFFER, "ScheduleSuccess", "p"),
+        (Source.EXTENDER, "Filter", "q"),
+    ]
+    text = recorder.metrics().decode()
+    assert 'fairlead_recorder_door_changes{door="sniffer",state="refused"} 1.0' in text
+    assert 'fairlead_recorder_door_changes{door="extender",state="taken"} 1.0' in text
