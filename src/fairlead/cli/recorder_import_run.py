@@ -21,13 +21,12 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn
 from rich.text import Text
 
-from fairlead.app_recorder import FOLDER
 from fairlead.cli import tables, words
 from fairlead.cli.errors import CliError
 from fairlead.cli.quiet import quiet
 from fairlead.cli.tables import Column
 from fairlead.recorder.importing import MOST_BYTES, Reading, Summary, parts
-from fairlead.store.folder import default_data_dir
+from fairlead.store.folder import RECORDER, default_data_dir, recorded_data_dir
 from fairlead.store.ledger_import import importing
 
 _STDIN = "-"
@@ -47,12 +46,18 @@ class Imported(Struct, frozen=True):
 def run(name: str, data: Path | None, url: str, as_json: bool) -> None:
     """Import the file of that name; `-` is stdin. Raises CliError or StoreError."""
     quiet()
-    found = asyncio.run(_import(name, None if url else data or default_data_dir() / FOLDER, url))
+    found = asyncio.run(_import(name, None if url else data or _data_dir(), url))
     if not as_json:
         return _show(found)
     flat = {**structs.asdict(found), **structs.asdict(found.summary)}
     del flat["summary"]
     return typer.echo(json.format(json.encode(flat), indent=2).decode())
+
+
+def _data_dir() -> Path:
+    """Where `fairlead history` looks; a recorder's own folder if there is nothing to look at yet."""
+    found = recorded_data_dir()
+    return found if (found / "pg").exists() else default_data_dir() / RECORDER
 
 
 async def _import(name: str, data: Path | None, url: str) -> Imported:
