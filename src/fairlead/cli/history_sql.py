@@ -17,6 +17,7 @@ from fairlead.cli.history_read import ask, tell
 from fairlead.cli.history_sheet import Field, Target, write
 from fairlead.cli.tables import Column
 from fairlead.store import schema
+from fairlead.store.folder import recorded_data_dir
 from fairlead.store.schema import Connection
 
 _COMMENT = re.compile(
@@ -24,7 +25,6 @@ _COMMENT = re.compile(
 )
 _STRING = re.compile(r"'((?:[^']|'')*)'")
 _OURS: tuple[type[Any], ...] = (bool, int, float, dict, list)
-_CONNECT = 'psql "$(fairlead db url)", or fairlead db shell, or a query behind this command'
 
 
 def run(question: Question, query: str, view: str) -> None:
@@ -41,8 +41,17 @@ def run(question: Question, query: str, view: str) -> None:
         tell(told.pop(""))
     rows = sorted(told.items()) if not view else list(told.items())
     tables.show(out, tables.lines(columns, rows, False, out.width))
-    tell(f"columns: --view NAME; connect: {_CONNECT}")
+    tell(f"columns: --view NAME; answers: a query behind this command; connect: {_connect(question)}")
     return None
+
+
+def _connect(question: Question) -> str:
+    """What to type; an address is not repeated, it may have a password in it."""
+    if question.url:
+        return "psql and your --database-url"
+    return (
+        f'psql "$(fairlead db url --data-dir {question.data or recorded_data_dir()})", or fairlead db shell'
+    )
 
 
 def documented() -> dict[str, dict[str, str]]:

@@ -12,6 +12,8 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Iterable
 
+import msgspec
+
 from fairlead.cli import history_rows, tables, words
 from fairlead.cli.database import with_reader
 from fairlead.cli.history_options import Question
@@ -122,7 +124,8 @@ class Lines:
         name = "/".join(str(part) for part in (of["namespace"], of["name"]) if part)
         node = f"on {of['node']}" if of["node"] and of["node"] != of["name"] else ""
         reason = str(of["reason"] or "")
-        message = str(of["message"] or of["extra"] or "")
+        extra = msgspec.json.encode(of["extra"]).decode() if of["extra"] else ""
+        message = str(of["message"] or extra)
         what = "  ".join(part for part in (name, node, reason, message) if part)
         self._say(when, str(of["object"]), str(of["event"]), what)
 
