@@ -250,7 +250,9 @@ def orphans(modules: Mapping[str, str], entry_points: str, tests: Iterable[str] 
         for name in sorted(set(modules) - used)
         if not name.endswith((".__main__", ".__init__"))
         and not re.search(rf"\b{re.escape(name)}\b", entry_points)
-        and not any(f'"{name}"' in text for other, text in modules.items() if other != name)
+        and not any(
+            f'"{name}{end}' in text for other, text in modules.items() if other != name for end in '":'
+        )
     ]
 
 
