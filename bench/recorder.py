@@ -317,7 +317,7 @@ async def measure(url: str, events: int, singles: int, rounds: int) -> list[dict
     ledger = Rounds("Ledger alone", 0)
     streamed = Rounds("gRPC stream → rows", EVENTS_BOUND)
     unary = Rounds("gRPC Send → rows", CALLS_BOUND)
-    doors = Rounds("the same, to the doors alone", 0)
+    doors = Rounds("the same", 0)
     with serving(url) as recorder, serving("") as null:
         wanted = count(url)
         for number in range(rounds):
