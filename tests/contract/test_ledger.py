@@ -7,9 +7,12 @@ import pytest
 from ledger_support import NOON, asked, change, changes, node, numbers, pod, writing
 from store_support import until
 
+from fairlead.model.event import Listed, Rewound
 from fairlead.model.record import Change, Loaded, Part, Source
+from fairlead.recorder.book import Book
 from fairlead.store.errors import FencedError, StoreError
 from fairlead.store.ledger import Ledger
+from fairlead.wire.life import NodeFact, PodFact
 
 
 def ledger(url: str, **values: Any) -> Ledger:
@@ -103,16 +106,40 @@ async def test_a_change_that_the_database_refuses_keeps_no_other_out(either: str
         assert asked(either, "SELECT version FROM change WHERE name = 'pod-5'") == [(2**63 - 1,)]
 
 
-async def test_pods_are_one_row_each_and_never_older_than_they_were(either: str) -> None:
+async def test_pods_are_one_row_each_as_they_were_said_last(either: str) -> None:
     async with writing(ledger(either)) as door:
         await door.load()
         door.put(Part(pods=(pod(1, 5, phase="Running"), pod(2, 5)), marks={"pods": 5}))
         door.put(Part(pods=(pod(2, 6, phase="Running"), pod(2, 7, phase="Failed", labels={"a": "b"}))))
         await door.drained()
-        door.put(Part(pods=(pod(1, 4, phase="Pending"), pod(2, 7, phase="Failed", exit_code=3))))
+        door.put(Part(pods=(pod(2, 7, phase="Failed", exit_code=3),)))
         await door.drained()
         found = asked(either, "SELECT uid, version, phase, exit_code, labels FROM pod_life ORDER BY uid")
     assert found == [("uid-1", 5, "Running", -1, {}), ("uid-2", 7, "Failed", 3, {})]
+
+
+async def test_after_a_restored_backup_rows_go_on_at_lower_versions(either: str) -> None:
+    def seen(uid: str, version: int, phase: str = "Running") -> PodFact:
+        return PodFact(uid, version, "default", uid, created=NOON - 9, phase=phase)
+
+    def here(version: int, cordoned: bool = False) -> NodeFact:
+        return NodeFact("n", version, "n", created=NOON - 9, unschedulable=cordoned)
+
+    before = [seen("a", 90), seen("b", 91), seen("c", 92), here(93), Listed("Pod", ("a", "b", "c"), 99)]
+    after = [Rewound("Pod"), seen("a", 40), seen("b", 41, "Failed"), Listed("Pod", ("a", "b"), 45)]
+    nodes = [Rewound("Node"), here(42, cordoned=True), Listed("Node", ("n",), 45)]
+    async with writing(ledger(either)) as door:
+        book = Book(await door.load())
+        for fact in (*before, *after, *nodes):
+            door.put(book.observe(fact, NOON))
+        await door.drained()
+        found = asked(either, "SELECT uid, version, phase, lost FROM pod_life ORDER BY uid")
+        assert found[:2] == [("a", 40, "Running", False), ("b", 41, "Failed", False)] and found[2][3]
+        assert asked(either, "SELECT version, unschedulable FROM node_life WHERE until = 0") == [(42, True)]
+    async with writing(ledger(either)) as door:
+        book = Book(await door.load())
+        assert [each.event for each in book.observe(seen("a", 46, "Failed"), NOON).changes] == ["Finished"]
+        assert [each.event for each in book.observe(here(47), NOON).changes] == ["Uncordoned"]
 
 
 async def test_a_recorder_goes_on_from_what_is_open(either: str) -> None:

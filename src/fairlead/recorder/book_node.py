@@ -36,7 +36,8 @@ def seen(life: NodeLife | None, fact: NodeFact, now: int) -> Seen:
         ended = replace(life, version=fact.version, until=now)
         present = replace(present, since=now)
         return Seen(present, (ended, present) if now > life.since else (present,), changes)
-    if (present.conditions, present.told) != (life.conditions, life.told):
+    rewound = not life.version  # the row's is one of before the server's versions began anew
+    if rewound or (present.conditions, present.told) != (life.conditions, life.told):
         return Seen(present, (present,), changes)
     return Seen(present, (), changes)
 

@@ -42,8 +42,11 @@ def gone(life: PodLife, version: int, now: int, lost: bool) -> tuple[PodLife, Ch
 
 
 def same_row(one: PodLife | None, other: PodLife) -> bool:
-    """Whether nothing of it is worth a write: a version that brought nothing new is not."""
-    return one is not None and replace(other, version=one.version, last_seen=one.last_seen) == one
+    """Whether nothing of it is worth a write: a version that brought nothing new is not.
+
+    Unless the row's is one of before the server's versions began anew (0 here): it would seem newer for ever.
+    """
+    return one is not None and one.version > 0 and replace(other, version=one.version, last_seen=one.last_seen) == one
 
 
 def _born(fact: PodFact, now: int) -> PodLife:

@@ -5,6 +5,7 @@ COPY change (object, event, at, seen, source, uid, namespace, name, node, schedu
 FROM STDIN (NULL E'\x02')
 
 -- name: save_pods
+-- Also with a lower version: after a restored backup the cluster's begin anew. Order is kept by whose turn it is.
 INSERT INTO pod_life
 SELECT * FROM json_populate_recordset(NULL::pod_life, %(pods)s::json)
 ON CONFLICT (uid) DO UPDATE SET
@@ -18,7 +19,6 @@ ON CONFLICT (uid) DO UPDATE SET
     finished = excluded.finished, deleting = excluded.deleting, deleted = excluded.deleted,
     lost = excluded.lost, first_seen = excluded.first_seen, last_seen = excluded.last_seen,
     source = excluded.source, told = excluded.told
-WHERE pod_life.version <= excluded.version
 
 -- name: save_nodes
 INSERT INTO node_life
@@ -28,7 +28,6 @@ ON CONFLICT (uid, since) DO UPDATE SET
     allocatable = excluded.allocatable, labels = excluded.labels, taints = excluded.taints,
     unschedulable = excluded.unschedulable, ready = excluded.ready, conditions = excluded.conditions,
     until = excluded.until, lost = excluded.lost, told = excluded.told
-WHERE node_life.version <= excluded.version
 
 -- name: save_marks
 INSERT INTO watch_mark
