@@ -212,6 +212,21 @@ def test_a_figure_of_very_many_cells_is_one_picture(url: str, tmp_path: Path):
     assert text.count("<image") == 1 and text.count("<rect") < 50
 
 
+def test_a_figure_is_drawn_beside_a_file_too(url: str, tmp_path: Path):
+    plot = tmp_path / "pods.svg"
+    told(url, "history", "pods", *HOUR, "-o", "csv", "--out", str(tmp_path / "pods.csv"), "--plot", str(plot))
+    assert "team-b/c" in plot.read_text(encoding="utf-8")
+
+
+def test_what_ended_on_the_border_of_two_times_counts_in_one_of_them(url: str):
+    def run_(*words: str) -> int:
+        found = rows(url, "history", "latency", *words, "-n", "team-a")
+        return sum(row["pods"] for row in found if row["stage"] == "run")
+
+    at = "2026-09-21T14:24:22Z"  # when a finished
+    assert (run_("--since", HOUR[1], "--until", at), run_("--since", at, "--until", HOUR[3])) == (0, 1)
+
+
 # -- SQL, export, tail -------------------------------------------------------------------------------
 
 
@@ -239,6 +254,11 @@ def test_a_query_reads_and_does_nothing_else(url: str):
     assert "read-only" in refused(url, "history", "sql", "DELETE FROM pod_life")
     assert "multiple commands" in refused(url, "history", "sql", "COMMIT; DELETE FROM pod_life")
     assert "nope" in refused(url, "history", "sql", "SELECT nope FROM pods")
+    for form in ("json", "parquet"):
+        assert "two columns have one name" in refused(url, "history", "sql", "SELECT 1 a, 2 a", "-o", form)
+    assert rows(url, "history", "sql", "SELECT cpu, cpu / 3 AS third FROM pods LIMIT 1") == [
+        {"cpu": 2, "third": pytest.approx(2 / 3)}
+    ]
     assert len(rows(url, "history", "pods")) == 7
 
 
@@ -257,10 +277,14 @@ def test_export_of_pods_nodes_and_changes(url: str):
     assert changes == sorted(changes, key=lambda row: row["seq"]) and len(changes) == 6
 
 
-def test_mistakes_are_one_line_each(url: str):
+def test_mistakes_are_one_line_each(url: str, tmp_path: Path):
+    (tmp_path / "folder").mkdir()
+    assert "Is a directory" in refused(url, "history", "pods", "-o", "csv", "--out", str(tmp_path / "folder"))
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
     assert "--format xml: give one of" in refused(url, "history", "export", "--format", "xml")
     assert "--since soon: give a time" in refused(url, "history", "pods", "--since", "soon")
     assert "is not before" in refused(url, "history", "pods", "--since", "1h", "--until", "2h")
+    assert "still to come" in refused(url, "history", "usage", "--since", "2999-01-01")
     assert "--label app: give KEY=VALUE" in refused(url, "history", "pods", "--label", "app")
     assert "--by uid" not in refused(url, "history", "latency", "--by", "x:y")
     assert "name it *.svg or *.html" in refused(url, "history", "pods", "--plot", "out.png")

@@ -6,6 +6,8 @@ Called by `cli.history`, which imports this late.
 from collections.abc import Sequence
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from fairlead.cli import tables, words
 from fairlead.cli.errors import CliError
 from fairlead.cli.history_options import Question
@@ -31,8 +33,11 @@ def run(question: Question, by: str, plot: Path | None) -> None:
         raise CliError(f"--by {error}") from None
     stages = Stages(key, question.asked.since, question.asked.until or question.now)
 
+    # One that ended at the very begin held its node no more, but its last stage ended within the time.
+    asked = replace(question.asked, since=max(question.asked.since - 1, 0))
+
     async def read(conn: Connection) -> Notes:
-        async for pod in history.pods(conn, question.asked):
+        async for pod in history.pods(conn, asked):
             stages.add(pod)
         return await notes(conn, question)
 

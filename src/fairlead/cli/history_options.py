@@ -87,6 +87,8 @@ def _common(
     )
     if asked.until and asked.since >= asked.until:
         raise CliError(f"--since {since} is not before --until {until}")
+    if asked.since > now:
+        raise CliError(f"--since {since}: that is still to come")
     return Question(data_dir, database_url, asked, now, output.value, out)
 
 

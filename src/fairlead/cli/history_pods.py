@@ -3,6 +3,7 @@
 Called by `cli.history`, which imports this late. A table shows the newest; files get every row as it comes.
 """
 
+import itertools
 import time
 from collections import Counter, deque
 from pathlib import Path
@@ -32,9 +33,9 @@ _COLUMNS = (
 def run(question: Question, limit: int, plot: Path | None) -> None:
     """The answer in the form that was asked for."""
     if question.output != "table":
-        return _write(question)
+        return _write(question, plot)
     newest: deque[PodHistory] = deque(maxlen=limit or None)
-    drawn: deque[PodHistory] = deque(maxlen=_DRAWN if plot else 0)
+    drawn = _to_draw(plot)
     states: Counter[str] = Counter()
 
     async def read(conn: Connection) -> Notes:
@@ -49,23 +50,37 @@ def run(question: Question, limit: int, plot: Path | None) -> None:
         out = tables.console()
         tables.show(out, tables.lines(_COLUMNS, _lines(newest, question.now), False, out.width))
     tell(_summary(states, len(newest)), *found.said)
-    if plot:
-        from fairlead.cli import history_plot
-
-        history_plot.gantt(question, drawn, found, plot, states.total() - len(drawn))
+    _draw(question, drawn, states.total(), found, plot)
     return None
 
 
-def _write(question: Question) -> None:
+def _write(question: Question, plot: Path | None) -> None:
+    drawn, count = _to_draw(plot), itertools.count()
+
     async def read(conn: Connection) -> Notes:
         with Target(question.out, question.output) as out:
             to = writer(question.output, history_rows.POD, out)
             async for pod in history.pods(conn, question.asked):
                 to.row(history_rows.pod(pod))
+                drawn.append(pod)
+                next(count)
             to.close()
         return await notes(conn, question)
 
-    tell(*ask(question, read).said)
+    found = ask(question, read)
+    tell(*found.said)
+    _draw(question, drawn, next(count), found, plot)
+
+
+def _to_draw(plot: Path | None) -> deque[PodHistory]:
+    return deque(maxlen=_DRAWN if plot else 0)
+
+
+def _draw(question: Question, pods: deque[PodHistory], count: int, found: Notes, plot: Path | None) -> None:
+    if plot:
+        from fairlead.cli import history_plot
+
+        history_plot.gantt(question, pods, found, plot, count - len(pods))
 
 
 def state(pod: PodHistory) -> str:

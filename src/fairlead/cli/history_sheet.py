@@ -173,7 +173,10 @@ class Target:
             self.file.flush()
             return
         self.file.close()
-        if kind is None:
-            self._part.replace(self._path)
-        else:
+        try:
+            if kind is None:
+                self._part.replace(self._path)
+        except OSError as error:
+            raise CliError(f"--out {self._path}: {error.strerror or error}") from error
+        finally:
             self._part.unlink(missing_ok=True)

@@ -6,6 +6,7 @@ it is there without a database. A statement runs in a read-only transaction, alo
 
 import re
 from collections.abc import Iterator
+from decimal import Decimal
 from typing import Any
 
 import psycopg
@@ -89,12 +90,17 @@ def _answer(question: Question, query: str) -> None:
     if question.output == "table":
         out = tables.console()
         columns = [Column(name.upper(), cut="middle") for name in names]
-        lines = [["-" if cell is None else str(cell) for cell in row] for row in found]
+        lines = [["-" if cell is None else str(_plain(cell)) for cell in row] for row in found]
         tables.show(out, tables.lines(columns, lines, False, out.width))
         return tell(f"{len(found):,} row{'' if len(found) == 1 else 's'}")
-    fields = [Field(name, _kind([row[i] for row in found])) for i, name in enumerate(names)]
+    if question.output != "csv" and len(set(names)) < len(names):
+        raise CliError(
+            f"-o {question.output}: two columns have one name ({', '.join(names)}): say AS another"
+        )
+    plain = [[_plain(cell) for cell in row] for row in found]
+    fields = [Field(name, _kind([row[i] for row in plain])) for i, name in enumerate(names)]
     with Target(question.out, question.output) as out:
-        write(question.output, fields, ([_plain(cell) for cell in row] for row in found), out)
+        write(question.output, fields, plain, out)
     return None
 
 
@@ -119,4 +125,6 @@ def _kind(cells: list[Any]) -> str:
 
 def _plain(cell: Any) -> Any:
     """Numbers, truth and JSON as they are, all else as PostgreSQL's text would have it."""
+    if isinstance(cell, Decimal) and cell.is_finite():
+        return int(cell) if cell == cell.to_integral_value() else float(cell)
     return cell if cell is None or type(cell) in _OURS else str(cell)
