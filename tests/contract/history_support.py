@@ -105,9 +105,16 @@ PAST = (
            reason="FailedScheduling", message="0/2 nodes are available"),
     Change("Pod", "ScheduleSuccess", T0 + 3, T0 + 9, Source.SNIFFER, name="told", node="n0",
            extra={"endpoint": "schedulePod"}),
+    Change("Pod", "Finished", T0 + 10 * MINUTE, T0 + 12 * MINUTE, Source.WATCH, "uid-a", "team-a", "a"),
+    Change("Recorder", "Gap", T0 + 12 * MINUTE, T0 + 14 * MINUTE, Source.RECORDER,
+           extra={"kind": "Pod", "from": 7, "to": 9}, version=9, reason="Expired"),
+    Change("Recorder", "Gap", T0 + 14 * MINUTE + 9, T0 + 14 * MINUTE + 9, Source.RECORDER,
+           extra={"kind": "Node", "from": 7, "to": 9}, version=9, reason="Expired"),
+    Change("Recorder", "Gap", T0, T0 + 50 * MINUTE, Source.RECORDER, extra={"kind": "Pod", "uid": "x"},
+           reason="Mistake"),
+    Change("Recorder", "Gap", T0, T0 + 50 * MINUTE, Source.RECORDER, reason="no room",
+           extra={"kind": "plugin", "from": T0, "to": T0 + 50 * MINUTE, "lost": 3}),
     Change("Node", "Condition", T0 + 30 * MINUTE, T0 + 30 * MINUTE, Source.WATCH, "uid-n1", name="n1",
            reason="Ready=False"),
-    Change("Recorder", "Gap", T0 + 12 * MINUTE, T0 + 14 * MINUTE, Source.RECORDER,
-           extra={"kind": "Pod", "from": T0 + 12 * MINUTE, "to": T0 + 14 * MINUTE}),
 )  # fmt: skip
 """An hour of two nodes: pods in every state that there is."""

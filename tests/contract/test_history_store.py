@@ -131,7 +131,7 @@ def test_states_of_nodes_with_what_they_had(url: str):
 def test_changes_in_the_order_of_writing_and_decisions_among_them(url: str):
     rows = ask(url, lambda conn: history.changes(conn, Asked()))
     assert [row.event for row in rows] == [
-        "Created", "Planned", "FailedScheduling", "ScheduleSuccess", "Condition", "Gap",
+        "Created", "Planned", "FailedScheduling", "ScheduleSuccess", "Finished", *["Gap"] * 4, "Condition",
     ]  # fmt: skip
     assert rows[0].seq < rows[1].seq and rows[1].extra == '{"plan": "1-1", "nodes": ["n0", "n1"]}'
     behind = ask(url, lambda conn: history.changes(conn, Asked(), after=rows[3].seq, kind="node"))
@@ -141,7 +141,7 @@ def test_changes_in_the_order_of_writing_and_decisions_among_them(url: str):
     assert sql(url, "SELECT event FROM decisions ORDER BY seq") == [
         ("Planned",), ("FailedScheduling",), ("ScheduleSuccess",),
     ]  # fmt: skip
-    assert sql(url, "SELECT count(*) FROM changes") == [(6,)]
+    assert sql(url, "SELECT count(*) FROM changes") == [(10,)]
 
 
 def test_gaps_of_a_time(url: str):
@@ -149,8 +149,8 @@ def test_gaps_of_a_time(url: str):
         async with open_reader(url=url) as conn:
             return await history.gaps(conn, T0 + since * MINUTE, T0 + until * MINUTE)
 
-    assert asyncio.run(gaps(0, 60)) == [(T0 + 12 * MINUTE, T0 + 14 * MINUTE)]
-    assert asyncio.run(gaps(13, 14)) == [(T0 + 12 * MINUTE, T0 + 14 * MINUTE)]
+    assert asyncio.run(gaps(0, 60)) == [(T0 + 12 * MINUTE, T0 + 14 * MINUTE + 9)]
+    assert asyncio.run(gaps(13, 14)) == [(T0 + 12 * MINUTE, T0 + 14 * MINUTE + 9)]
     assert asyncio.run(gaps(15, 60)) == []
 
 

@@ -35,7 +35,7 @@ def ask(question: Question, work: Callable[[Connection], Awaitable[T]]) -> T:
 
 
 class Notes(NamedTuple):
-    """What must be known of the time asked about, in sentences, and when nothing was recorded."""
+    """What must be known of the time asked about, in sentences, and the gaps in the record."""
 
     said: list[str]
     gaps: list[tuple[int, int]]
@@ -45,7 +45,7 @@ async def notes(conn: Connection, question: Question) -> Notes:
     """Of the time that is asked about."""
     since, until = question.asked.since, question.asked.until or question.now
     gaps = await history.gaps(conn, since, until)
-    said = [f"nothing was recorded from {instant(begin)} to {instant(end)}" for begin, end in gaps[:_GAPS]]
+    said = [f"the record has a gap from {instant(begin)} to {instant(end)}" for begin, end in gaps[:_GAPS]]
     if len(gaps) > _GAPS:
         said.append(f"{len(gaps) - _GAPS} more such gaps: fairlead recorder tail --object Recorder")
     recorded = await history.recorded(conn)

@@ -69,7 +69,7 @@ def gaps(times: Clock, found: Gaps, height: int) -> str:
     parts = [
         svg.rect(
             times.x(begin), svg.TOP, max(times.x(end) - times.x(begin), 1), height - svg.TOP - svg.BOTTOM,
-            'fill="url(#gap)"', f"nothing was recorded\n{instant(begin)} to {instant(end)}",
+            'fill="url(#gap)"', f"a gap in the record\n{instant(begin)} to {instant(end)}",
         )
         for begin, end in found
     ]  # fmt: skip

@@ -20,6 +20,7 @@ from fairlead.store.schema import Connection
 from fairlead.store.sql import SQL
 
 _PORTION = 5_000
+_TOUCH = 10_000
 
 
 @contextlib.asynccontextmanager
@@ -77,9 +78,18 @@ async def recorded(conn: Connection) -> int:
 
 
 async def gaps(conn: Connection, since: int, until: int) -> list[tuple[int, int]]:
-    """From when to when nothing was recorded, where that touches the time asked about."""
+    """From when to when pods or nodes were not watched, where that touches the time asked about.
+
+    Kinds that were listed anew one after the other are one gap.
+    """
     answer = await conn.execute(SQL["history_gaps"], {"since": since, "until": until})
-    return [(int(begin), int(end)) for begin, end in await answer.fetchall()]
+    found: list[tuple[int, int]] = []
+    for begin, end in await answer.fetchall():
+        if found and begin <= found[-1][1] + _TOUCH:
+            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        else:
+            found.append((begin, end))
+    return found
 
 
 async def views(conn: Connection) -> list[View]:

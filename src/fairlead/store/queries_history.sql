@@ -52,11 +52,16 @@ ORDER BY seq
 SELECT coalesce(max(seq), 0) FROM change
 
 -- name: history_gaps
-SELECT DISTINCT coalesce((extra ->> 'from')::bigint, at) AS "from", coalesce((extra ->> 'to')::bigint, seen)
-FROM change
-WHERE object = 'Recorder' AND event = 'Gap'
-  AND (%(until)s::bigint = 0 OR coalesce((extra ->> 'from')::bigint, at) < %(until)s)
-  AND coalesce((extra ->> 'to')::bigint, seen) > %(since)s
+-- A watch tells the versions between which it was blind: then it is from the last that it had told before. A fact
+-- that could not be understood (Mistake) is no stretch of time, and what a door has lost is no pod or node.
+SELECT * FROM (
+    SELECT CASE WHEN g.version = 0 THEN coalesce((g.extra ->> 'from')::bigint, g.at)
+           ELSE coalesce((SELECT c.seen FROM change c WHERE c.seq < g.seq AND c.source IN ('watch', 'events')
+                          ORDER BY c.seq DESC LIMIT 1), g.at) END AS begin, g.seen
+    FROM change g
+    WHERE g.object = 'Recorder' AND g.event = 'Gap' AND g.reason <> 'Mistake' AND g.extra ->> 'kind' IN ('Pod', 'Node')
+) gaps
+WHERE (%(until)s::bigint = 0 OR begin < %(until)s) AND seen > %(since)s
 ORDER BY 1, 2
 
 -- name: history_views
