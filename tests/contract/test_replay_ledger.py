@@ -15,6 +15,7 @@ from fairlead.cli import replaying
 from fairlead.cli.errors import CliError
 from fairlead.control import RECONCILERS
 from fairlead.core.engine import Engine
+from fairlead.model.event import PlanProposed
 from fairlead.runtime.errors import ConfigError
 from fairlead.runtime.segmenting import Segments
 from fairlead.runtime.version import engine_version
@@ -169,6 +170,39 @@ async def test_RB4_what_is_missing_is_told(either: str, capsys: pytest.CaptureFi
     await replay(either)
     said = capsys.readouterr().out
     assert "gap: the beginning of segment 1" in said and "0 plans" in said
+    assert "nothing was compared" in said
+    change(either, "DELETE FROM ledger_chunk")
+    await replay(either)
+    assert "gap: segment 1 " in (said := capsys.readouterr().out) and "holds nothing" in said
     change(either, "DELETE FROM ledger_segment")
     with pytest.raises(CliError, match="nothing to replay"):
         await replay(either)
+
+
+async def test_RB4_a_segment_that_the_database_refused_from_some_chunk_on_is_a_gap(
+    either: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with writing(SegmentStore(lambda: either)) as store:
+        await put(store)
+    change(either, "UPDATE ledger_segment SET closed_at = 0 WHERE id = 2")
+    await replay(either)
+    said = capsys.readouterr().out
+    assert "the end of segment 2 is missing" in said and said.count("gap: ") == 1
+
+
+async def test_RB4_plans_of_which_no_end_is_recorded_are_told(
+    either: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    batches, settings = recorded()
+    engine = Engine(settings, RECONCILERS)
+    async with writing(SegmentStore(lambda: either)) as store:
+        segments = Segments(engine, store)
+        for batch in batches:
+            told = [event for event in batch if not isinstance(event, PlanProposed)]
+            segments.batch(told)
+            segments.observe(told, engine.learn(told), 0.0)
+        segments.close()
+        await store.drained()
+    await replay(either)
+    said = capsys.readouterr().out
+    assert "begun without a recorded end: not compared" in said and "nothing was compared" in said

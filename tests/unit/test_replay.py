@@ -5,7 +5,6 @@ from pathlib import Path
 import msgspec
 import pytest
 from msgspec import structs
-from replay_support import Kept, changed, record, recorded, replayed
 
 from fairlead.cli import replaying
 from fairlead.cli.errors import CliError
@@ -21,6 +20,7 @@ from fairlead.runtime.replay import replay_file
 from fairlead.runtime.segmenting import Closed, Segments
 from fairlead.runtime.segments import Chunk
 from fairlead.runtime.version import engine_version
+from replay_support import Kept, changed, record, recorded, replayed
 
 # -- a file ----------------------------------------------------------------------------------------------
 
@@ -225,6 +225,18 @@ async def test_RB4_a_plan_in_the_making_belongs_to_the_checkpoint():
         found = await replayed(sink.items)
         assert found.plans == replayable(batches[at:])
         assert found.wrong == 0
+
+
+async def test_RB4_a_plan_that_ends_in_the_next_segment_has_an_end():
+    batches, settings = recorded()
+    one, many = Kept(), Kept()
+    for sink, every in ((one, 1 << 50), (many, 1)):
+        engine = Engine(settings, RECONCILERS)
+        segments = Segments(engine, sink, every=every)
+        await record(segments, engine, batches)
+        segments.close()
+    assert len(many.opened) > 8
+    assert (await replayed(many.items)).unanswered == (await replayed(one.items)).unanswered
 
 
 async def test_RB4_a_checkpoint_that_fails_makes_a_gap_and_harms_nobody(monkeypatch: pytest.MonkeyPatch):

@@ -49,7 +49,11 @@ def gaps(rows: Sequence[Segment]) -> list[str]:
     for i, row in enumerate(rows):
         if i and row.why != "hour":
             found.append(f"{_between(rows[i - 1], row)}: {_WHY[row.why]}")
-        if row.first_seq:
+        elif i and not rows[i - 1].closed_at:
+            found.append(f"{_between(rows[i - 1], row)}: the end of segment {rows[i - 1].id} is missing")
+        if not row.chunks and (row.closed_at or row is not rows[-1]):  # the last may just have begun
+            found.append(f"segment {row.id} ({_at(row.opened_at)}) holds nothing (any more)")
+        elif row.first_seq:
             found.append(f"the beginning of segment {row.id} ({_at(row.opened_at)}) is forgotten")
         elif row.chunks and row.chunks != row.last_seq + 1:
             found.append(f"segment {row.id} ({_at(row.opened_at)}) misses chunks in its middle")
@@ -108,4 +112,6 @@ async def _told(
         for batch in decoder.batches(chunk.body):
             replayer.batch(batch, f"segment {row.id} at {_at(chunk.first_at)}")
             told()
+    if row.last_at <= until and expected < row.chunks == row.last_seq + 1:
+        found.gaps.append(f"segment {row.id} ({_at(row.opened_at)}) was forgotten while it was read")
     replayer.close()

@@ -74,6 +74,10 @@ def lines(found: Replay) -> Iterator[str]:
     )
     if found.outside:
         yield f"{words.counted(found.outside, 'plan')} of others: told to the engine, not compared"
+    if found.unanswered:
+        yield f"{words.counted(found.unanswered, 'plan')} begun without a recorded end: not compared"
+    if not found.plans:
+        yield "nothing was compared: no plan of Fairlead's own is in it"
     for gap in found.gaps:
         yield f"gap: {gap}"
     if found.truncated:

@@ -77,6 +77,8 @@ class Replayer:
         self._made: dict[str, tuple[Plan, Snapshot]] = {}
         for snapshot in restored.planning.values():
             self._plan(snapshot)
+        # Begun in the stretch before, where its end is not: the end may be in this one.
+        found.unanswered = max(found.unanswered - len(restored.planning), 0)
 
     def batch(self, events: Sequence[Event], where: str) -> None:
         """Tell the engine the next batch; `where` it stands, for people."""
