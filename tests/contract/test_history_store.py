@@ -4,13 +4,18 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import Any, TypeVar
 
+import msgspec
 import psycopg
 import pytest
 from history_support import MINUTE, PAST, T0, fill, pod, through
+from ledger_support import writing
 from store_support import fresh_database
 
 from fairlead.model.history import Asked
+from fairlead.model.record import Change, NodeLife, Part, PodLife
 from fairlead.store import history
+from fairlead.store.ledger import Ledger
+from fairlead.store.ledger_house import DAY
 from fairlead.store.reader import open_reader
 from fairlead.store.schema import Connection
 
@@ -188,3 +193,31 @@ def test_RA12_a_history_longer_than_a_portion_comes_whole_and_in_portions(
 
         with pytest.raises(BrokenPipeError, match="p0000"):
             asyncio.run(first())
+
+
+def test_RB2_what_the_ledger_writes_is_read_back(tcp_url: str, url: str):
+    """The same past, through the writer of the recorder instead of by plain SQL."""
+    part = Part(
+        tuple(row for row in PAST if isinstance(row, Change)),
+        tuple(row for row in PAST if isinstance(row, PodLife)),
+        tuple(row for row in PAST if isinstance(row, NodeLife)),
+        {"Pod": 9},
+    )
+
+    async def filled(other: str) -> None:
+        ledger = Ledger(url=other, retention=100 * 365 * DAY, now=lambda: T0 + 60 * MINUTE)
+        async with writing(ledger):
+            assert ledger.put(part)
+            await ledger.drained()
+        async with open_reader(url=other) as conn:
+            assert await history.recorded(conn) == T0 + 60 * MINUTE
+
+    with fresh_database(tcp_url) as other:
+        asyncio.run(filled(other))
+        for question in (history.pods, history.nodes):
+            read = [ask(where, lambda conn, q=question: q(conn, Asked())) for where in (other, url)]
+            assert read[0] == read[1] and read[0]
+        read = [ask(where, lambda conn: history.changes(conn, Asked())) for where in (other, url)]
+        assert [msgspec.structs.replace(row, seq=0) for row in read[0]] == [
+            msgspec.structs.replace(row, seq=0) for row in read[1]
+        ]
