@@ -76,9 +76,11 @@ class Options(Struct, frozen=True):
     grpc_allow_remote: bool = False
     bind_parallelism: int = 64
     ledger: bool = False
+    """Whether decisions are written into the database, row by row."""
     ledger_interval: float = 3600.0
     """Seconds between two states that a replay can begin with."""
-    """Whether decisions are written into the database, row by row."""
+    ledger_retention: float = 30 * 86400.0
+    """Seconds; with a recorder on the same database the shorter of both counts."""
     audit_interval: float = INTERVAL
     """Seconds between two audits; 0 = none by itself."""
     leader_elect: bool = False
@@ -218,7 +220,7 @@ class Life:
         return LedgerPort(
             self.store.url,
             self.engine,
-            retention=self.settings.retention,
+            retention=round(self.options.ledger_retention * 1000),
             now=self._clock.now,
             registry=self.metrics.registry,
             leads=lambda: self._elector is None or self._elector.allowed() > 0,

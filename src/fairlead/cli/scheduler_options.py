@@ -56,6 +56,9 @@ LedgerInterval = Annotated[
         "--ledger-interval", help="How often the whole state goes into the ledger, for replays to begin with."
     ),
 ]
+LedgerRetention = Annotated[
+    str, typer.Option("--ledger-retention", help="How long the ledger is kept; whole days are dropped.")
+]
 AuditInterval = Annotated[
     str,
     typer.Option(help="How often the picture is held against a fresh list of the cluster; 0 = never."),
