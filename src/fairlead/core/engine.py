@@ -1,6 +1,6 @@
 """The engine: one deterministic state machine without I/O, `learn(events) -> commands`.
 
-Driven by `runtime.loop` (live), `sim.world` (simulated) and `runtime.record` (replay). The same events
+Driven by `runtime.loop` (live), `sim.world` (simulated) and `runtime.replay`. The same events
 under the same settings give the same commands to the bit. Reconcilers are passed in, so that this
 package does not know `control`.
 """
