@@ -224,6 +224,16 @@ def pod(name: str, cpu: str = "1", run: str = "1s", **more: Any) -> dict[str, An
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
 
 
+def emptied(kubectl: Kubectl) -> None:
+    """The namespace without a pod."""
+    kubectl("delete", "pods", "--all", "--grace-period=0", "--force", "--timeout=100s")
+
+
+def placed(kubectl: Kubectl, name: str) -> str:
+    """The node of a pod, once it has one."""
+    return until(lambda: kubectl.get("pod", name)[0]["spec"].get("nodeName", ""), f"{name} to be bound")
+
+
 def succeeded(kubectl: Kubectl, *names: str) -> bool:
     """Every one of these Jobs is complete."""
     jobs = {each["metadata"]["name"]: each for each in kubectl.get("jobs")}

@@ -29,7 +29,7 @@ from fairlead.recorder.outlet import Outlet
 from fairlead.recorder.scheduling_events import SchedulingEvents
 from fairlead.store.reader import open_reader
 from fairlead.wire.happening import happening
-from live import DIRECT, FAIRLEAD, Kubectl, until
+from live import DIRECT, FAIRLEAD, Kubectl, emptied, placed, until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -160,15 +160,6 @@ def kubectl(plane: Cluster, request: pytest.FixtureRequest) -> Iterator[Kubectl]
     Kubectl(plane, "default")("create", "namespace", name)
     yield Kubectl(plane, name)
     emptied(Kubectl(plane, name))
-
-
-def emptied(kubectl: Kubectl) -> None:
-    kubectl("delete", "pods", "--all", "--grace-period=0", "--force", "--timeout=100s")
-
-
-def placed(kubectl: Kubectl, name: str) -> str:
-    """The node of a pod, once it has one."""
-    return until(lambda: kubectl.get("pod", name)[0]["spec"].get("nodeName", ""), f"{name} to be bound")
 
 
 def one_by_one(kubectl: Kubectl, prefix: str) -> list[str]:

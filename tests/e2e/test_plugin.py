@@ -27,7 +27,7 @@ from fairlead.localcluster.progress import Progress
 from fairlead.model.record import Change, Part
 from fairlead.recorder.stream import SERVICE, RecorderService
 from fairlead.store.reader import open_reader
-from live import DIRECT, FAIRLEAD, Kubectl, until
+from live import DIRECT, FAIRLEAD, Kubectl, emptied, placed, until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -178,15 +178,6 @@ def kubectl(plane: Cluster, sniffing: Sniffing, request: pytest.FixtureRequest) 
     Kubectl(plane, "default")("create", "namespace", name)
     yield Kubectl(plane, name)
     emptied(Kubectl(plane, name))
-
-
-def emptied(kubectl: Kubectl) -> None:
-    kubectl("delete", "pods", "--all", "--grace-period=0", "--force", "--timeout=100s")
-
-
-def placed(kubectl: Kubectl, name: str) -> str:
-    """The node of a pod, once it has one."""
-    return until(lambda: kubectl.get("pod", name)[0]["spec"].get("nodeName", ""), f"{name} to be bound")
 
 
 def one_by_one(kubectl: Kubectl, prefix: str, scheduler: str) -> list[str]:
