@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 from ledger_support import writing
+from typer.testing import CliRunner
 
-from fairlead.cli import recorded, replay_policy
+from fairlead.cli import main, recorded, replay_policy
 from fairlead.cli.errors import CliError
 from fairlead.cli.recorded import Meant
 from fairlead.model.record import NodeLife, Part, PodLife
@@ -102,6 +103,11 @@ async def test_whose_pods_are_meant_must_be_clear(either: str) -> None:
     assert [job.name for job in found.trace.jobs] == ["theirs"]
     with pytest.raises(CliError, match="no job was recorded"):
         await in_thread(recorded.read, meant._replace(scheduler="nobody"))
+    words = ["replay", "--policy", "easy", "-o", "json", "--database-url", either]
+    result = await in_thread(CliRunner().invoke, main.app, words)
+    assert "--scheduler: whose pods?" in str(result.exception)
+    result = await in_thread(CliRunner().invoke, main.app, [*words, "--scheduler", "nobody"])
+    assert "no job was recorded" in str(result.exception)
 
 
 async def test_a_trace_says_who_ran_where(either: str) -> None:

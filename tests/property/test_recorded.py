@@ -127,6 +127,16 @@ NODES = [
 ]
 
 
+def test_a_node_that_joined_again_is_one_node() -> None:
+    nodes = [
+        NodeLife("u0", "n0", EPOCH - MINUTE, 1, allocatable={"cpu": 8000}, until=EPOCH + MINUTE),
+        NodeLife("u9", "n0", EPOCH + 2 * MINUTE, 5, allocatable={"cpu": 8000}),
+    ]
+    found, left = recorded([life("a")], nodes, [], Window(EPOCH, FAR))
+    assert [node.name for node in found.nodes] == ["n0"]
+    assert left.nodes_changed == 1
+
+
 def test_what_a_trace_cannot_say_is_counted() -> None:
     group = {"group": "g", "bound": EPOCH + 10, "started": EPOCH + 20}
     pods = [

@@ -34,6 +34,9 @@ def replay(
     config: Annotated[
         Path | None, typer.Option(help="The same under the queues and policies of this configuration file.")
     ] = None,
+    scheduler: Annotated[
+        str, typer.Option(help="With --policy or --config: whose pods are played; else Fairlead's.")
+    ] = "",
     data_dir: Annotated[Path | None, typer.Option("--data-dir", help="The scheduler's data folder.")] = None,
     database_url: Annotated[
         str, typer.Option("--database-url", help="Your own PostgreSQL, if it writes there.")
@@ -51,8 +54,17 @@ def replay(
     if policy or config is not None:
         if file is not None:
             raise CliError("--policy and --config play what the ledger holds: leave the file out")
-        _play(data_dir, database_url, begin, end, policy, config, output)
+        from fairlead.cli import replay_policy
+        from fairlead.cli.recorded import Meant
+        from fairlead.runtime.config import Given
+        from fairlead.store.folder import default_data_dir
+
+        given = Given(config=config, policy=policy)
+        meant = Meant(data_dir or default_data_dir(), database_url, begin, end, scheduler)
+        replay_policy.run(replay_policy.Asked(meant, given, output))
         return
+    if scheduler:
+        raise CliError("--scheduler goes with --policy or --config")
     from fairlead.cli import replaying
 
     if file is None:
@@ -61,15 +73,3 @@ def replay(
         raise CliError("--from, --to, --data-dir and --database-url are for the ledger: leave the file out")
     else:
         replaying.show_file(file, output)
-
-
-def _play(
-    data: Path | None, url: str, since: int, until: int, policy: str, config: Path | None, output: str
-) -> None:
-    from fairlead.cli import replay_policy
-    from fairlead.cli.recorded import Meant
-    from fairlead.runtime.config import Given
-    from fairlead.store.folder import default_data_dir
-
-    meant = Meant(data or default_data_dir(), url, since, until)
-    replay_policy.run(replay_policy.Asked(meant, Given(config=config, policy=policy), output))

@@ -175,18 +175,21 @@ def _place(job: Job, members: Sequence[PodLife], known: dict[str, GroupRecord]) 
 
 
 def _machine(lives: Iterable[NodeLife], window: Window) -> tuple[list[Node], int]:
-    """The nodes as they were at the begin (as they came, those that came later), and how many changed."""
+    """The nodes as they were at the begin (as they came, those that came later), and how many changed.
+
+    One that joined again under its old name is the same machine.
+    """
     first: dict[str, NodeLife] = {}
     changed: dict[str, None] = {}
     for life in sorted(lives, key=lambda each: (each.since, each.name)):
         if life.since >= window.until or 0 < life.until <= window.since:
             continue
-        if life.uid in first and life.since <= window.since:
-            first[life.uid] = life
+        if life.name in first and life.since <= window.since:
+            first[life.name] = life
             continue
-        if life.uid in first or life.since > window.since or 0 < life.until < window.until:
-            changed[life.uid] = None
-        first.setdefault(life.uid, life)
+        if life.name in first or life.since > window.since or 0 < life.until < window.until:
+            changed[life.name] = None
+        first.setdefault(life.name, life)
     machine = [_node(life) for life in sorted(first.values(), key=lambda each: each.name)]
     return machine, len(changed)
 
