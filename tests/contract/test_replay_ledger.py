@@ -17,7 +17,7 @@ from fairlead.control import RECONCILERS
 from fairlead.core.engine import Engine
 from fairlead.model.event import PlanProposed
 from fairlead.runtime.errors import ConfigError
-from fairlead.runtime.segmenting import Segments
+from fairlead.runtime.segmenting import Opened, Segments
 from fairlead.runtime.version import engine_version
 from fairlead.store.segments import SegmentStore
 from replay_support import changed, record, recorded
@@ -206,3 +206,15 @@ async def test_RB4_plans_of_which_no_end_is_recorded_are_told(
     await replay(either)
     said = capsys.readouterr().out
     assert "begun without a recorded end: not compared" in said and "nothing was compared" in said
+
+
+async def test_RB4_a_checkpoint_that_fails_in_whatever_way_does_not_hold_up_the_next(either: str) -> None:
+    _, settings = recorded()
+    failed: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+    failed.set_exception(ChildProcessError("no child"))
+    async with writing(SegmentStore(lambda: either)) as store:
+        assert store.put(Opened("hour", 1, "v", settings, 1, failed))
+        assert store.put(Opened("gap", 2, "v", settings, 1, None))
+        await until(lambda: not store.error and not store.waiting)
+        await asyncio.wait_for(store.drained(), 30)
+    assert asked(either, "SELECT why FROM ledger_segment") == [("gap",)]

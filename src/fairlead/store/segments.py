@@ -19,7 +19,6 @@ import msgspec
 import psycopg
 import structlog
 
-from fairlead.runtime.forked import ForkError
 from fairlead.runtime.segmenting import Closed, Opened
 from fairlead.runtime.segments import Chunk
 from fairlead.store import schema
@@ -163,11 +162,9 @@ class SegmentStore:
         if item.checkpoint is not None:
             try:
                 body = await asyncio.shield(item.checkpoint)
-            except ForkError:
-                return 0
-            except asyncio.CancelledError:
-                if item.checkpoint.cancelled():
-                    return 0
+            except BaseException:
+                if item.checkpoint.done() and not _good(item.checkpoint):
+                    return 0  # to try again would never help, whatever it was
                 raise
         settings = msgspec.json.encode(item.settings)
         values = {
