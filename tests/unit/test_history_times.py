@@ -86,3 +86,20 @@ def test_RB2_pods_of_a_node_lie_side_by_side_in_as_few_lanes_as_there_can_be(
     for name, (_, used) in nodes.items():
         mine = [bar for bar in bars if bar.pod.node == name]
         assert used == max(sum(b.pod.since <= t < b.until for b in mine) for t in range(101))
+
+
+def test_RB2_a_pod_that_came_after_the_time_asked_about_takes_no_room():
+    def on_a(name: str, since: int) -> PodHistory:
+        return PodHistory(
+            name, "ns", name, "", "", "", "", "a", "", "", "", -1, since, since + 50, *[0] * 8, {}, {}
+        )
+
+    clock = Clock(NOON, NOON + 100)
+    alone = figures.gantt([on_a("p", NOON)], clock, [], lambda pod: pod.name)
+    later = [on_a(f"q{n}", NOON + 100 + n) for n in range(9)]
+    assert figures.gantt([on_a("p", NOON), *later], clock, [], lambda pod: pod.name) == alone
+
+
+def test_the_words_of_a_tick_at_the_right_edge_stay_in_the_drawing():
+    drawn = Clock(NOON, NOON + HOUR).axis(200)
+    assert re.search(r'text-anchor="end"[^>]*>15:00<', drawn)

@@ -17,6 +17,8 @@ _STEPS = (
     *(n * _DAY for n in (1, 2, 7, 14, 28, 91, 365, 3650)),
 )
 _MOST_TICKS = 10
+_WORDS = 16
+"""Half as wide as the words of a tick may be, less the margin."""
 
 
 class Clock(NamedTuple):
@@ -50,7 +52,9 @@ class Clock(NamedTuple):
             date = time.strftime("%b %d", then)
             x = self.x(tick)
             parts.append(svg.line(x, svg.TOP, x, height - svg.BOTTOM, "grid"))
-            parts.append(svg.text(x, height - svg.BOTTOM + 14, self._words(then), anchor="middle"))
+            at_edge = x > svg.WIDTH - svg.RIGHT - _WORDS
+            place, anchor = (svg.WIDTH - 1, "end") if at_edge else (x, "middle")
+            parts.append(svg.text(place, height - svg.BOTTOM + 14, self._words(then), anchor=anchor))
             if date != day and self.step() < _DAY:
                 parts.append(svg.text(x, height - svg.BOTTOM + 27, date, anchor="middle", kind="faint"))
             day = date

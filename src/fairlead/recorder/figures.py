@@ -205,7 +205,7 @@ def gantt(
     pods: Sequence[PodHistory], times: Clock, found: Gaps, told: Callable[[PodHistory], str]
 ) -> svg.Panel:
     """Pods on their nodes, coloured by namespace; `told` says the rest where the mouse rests."""
-    bars, nodes = lanes(pods, times.last)
+    bars, nodes = lanes([pod for pod in pods if pod.since < times.last], times.last)
     count = sum(used for _, used in nodes.values())
     lines = rows(count, 14, 2)
     spaces = [pod.namespace for pod, _, _ in bars]
