@@ -106,6 +106,19 @@ async def test_a_change_that_the_database_refuses_keeps_no_other_out(either: str
         assert asked(either, "SELECT version FROM change WHERE name = 'pod-5'") == [(2**63 - 1,)]
 
 
+async def test_what_cannot_even_be_put_into_text_keeps_no_other_out(either: str) -> None:
+    deep: dict[str, Any] = {}
+    for _ in range(100_000):
+        deep = {"a": deep}
+    async with writing(ledger(either)) as door:
+        door.put(changes(0, 2))
+        door.put(Part((change(2, version=10**5000),)))
+        door.put(Part((change(3, message="\0", extra=deep),)))
+        door.put(changes(4, 6))
+        await door.drained()
+        assert numbers(either) == list(range(6)) and door.dropped == 0 and not door.error
+
+
 async def test_pods_are_one_row_each_as_they_were_said_last(either: str) -> None:
     async with writing(ledger(either)) as door:
         await door.load()
@@ -204,6 +217,24 @@ async def test_a_second_recorder_stands_by_and_takes_over(either: str) -> None:
     assert asked(either, "SELECT phase FROM pod_life") == [("Running",)]
 
 
+async def test_what_watches_saw_is_waited_for_though_doors_overtake_it(either: str) -> None:
+    second = ledger(either)
+    async with writing(ledger(either)) as first:
+        await first.load()
+        running = asyncio.create_task(second.run())
+        await until(lambda: second.standby)
+        second.put(Part((change(1),), (pod(1),), marks={"pods": 1}))
+        drained = asyncio.create_task(second.drained())
+        second.put(changes(2, 12))
+        await until(lambda: len(numbers(either)) == 10 and second.written == 10)
+        await asyncio.sleep(0)
+        assert not drained.done()
+    await asyncio.wait_for(drained, 60)
+    assert len(numbers(either)) == 11
+    await second.close()
+    await running
+
+
 async def test_who_was_overtaken_writes_nothing_that_its_watches_saw(either: str) -> None:
     first = ledger(either, flush_every=600_000)
     running = asyncio.create_task(first.run())
@@ -239,3 +270,23 @@ async def test_nonsense_is_told_before_anything_starts() -> None:
         Ledger()
     with pytest.raises(StoreError, match="cannot be read"):
         Ledger(url="host=a nonsense").check()
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgres//me:s3cret@db/x",
+        "postgresql://me:s3cret%zz@db/x",
+        "postgresql://me:s3cret word@db/x",
+        "host=db password=a s3cret",
+    ],
+)
+async def test_a_password_is_not_told_when_a_url_cannot_be_read(url: str) -> None:
+    with pytest.raises(StoreError, match="cannot be read: ") as caught:
+        Ledger(url=url).check()
+    assert "s3cret" not in str(caught.value)
+
+
+async def test_an_option_that_a_url_must_not_have_is_named() -> None:
+    with pytest.raises(StoreError, match='"sslmod"'):
+        Ledger(url="postgresql://me@db/x?sslmod=require").check()

@@ -132,12 +132,14 @@ class Part(Struct, frozen=True):
     """What is written in one transaction: all of it, or nothing.
 
     `marks` are the versions by kind up to which a watch is in with this part: where to go on after a restart.
+    `weight` is the bytes that a door was told it in, 0 where that does not matter.
     """
 
     changes: tuple[Change, ...] = ()
     pods: tuple[PodLife, ...] = ()
     nodes: tuple[NodeLife, ...] = ()
     marks: dict[str, int] = {}
+    weight: int = 0
 
 
 class Loaded(Struct, frozen=True):

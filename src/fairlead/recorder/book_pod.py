@@ -46,7 +46,11 @@ def same_row(one: PodLife | None, other: PodLife) -> bool:
 
     Unless the row's is one of before the server's versions began anew (0 here): it would seem newer for ever.
     """
-    return one is not None and one.version > 0 and replace(other, version=one.version, last_seen=one.last_seen) == one
+    return (
+        one is not None
+        and one.version > 0
+        and replace(other, version=one.version, last_seen=one.last_seen) == one
+    )
 
 
 def _born(fact: PodFact, now: int) -> PodLife:

@@ -171,7 +171,8 @@ class Ledger:
         """Returns when all that was put before is durable."""
         wanted = self._put
         self._soon.set()
-        while self._done < wanted:
+        # Rows of doors may overtake those of the watches while it is not this one's turn.
+        while self._done < wanted or self._has_state():
             self._moved.clear()
             await self._moved.wait()
 
@@ -297,8 +298,8 @@ class Ledger:
         if batch is None:
             return
         self._flight = batch
-        parts = list(map(ledger_rows.tamed, batch.parts)) if most else batch.parts
         try:
+            parts = list(map(ledger_rows.tamed, batch.parts)) if most else batch.parts
             async with self._patient() as moved:
                 await ledger_session.write(
                     conn, self.name, structs.replace(batch, parts=parts), self._turn, self._now(), moved
@@ -318,7 +319,7 @@ class Ledger:
     def _finished(self, batch: Batch) -> None:
         self._flight = None
         self._singly = max(0, self._singly - len(batch.parts))
-        self._buffer.done(batch.rows)
+        self._buffer.done(batch)
         self._done += batch.rows
         self._moved.set()
 
@@ -355,6 +356,9 @@ class Ledger:
             kept = [part for part in self._flight.parts if not has_state(part)]
             self._flight = structs.replace(self._flight, parts=kept, state=False)
         self._drop_state()
+
+    def _has_state(self) -> bool:
+        return self._buffer.has_state or (self._flight is not None and self._flight.state)
 
     def _drop_state(self) -> None:
         gone = self._buffer.drop_state()

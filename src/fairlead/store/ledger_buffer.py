@@ -12,6 +12,9 @@ from msgspec import Struct
 
 from fairlead.model.record import Part
 
+MOST_BYTES = 256 << 20
+"""What was told at doors may be few rows and much text."""
+
 
 def size(part: Part) -> int:
     """Rows; a part that only moves a mark is one too."""
@@ -32,23 +35,30 @@ class Batch(Struct):
 
 
 class Buffer:
-    """`limit` in rows, what is being written included."""
+    """`limit` in rows, `most_bytes` by the weights of the parts; what is being written included."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, most_bytes: int = MOST_BYTES) -> None:
         self.rows = 0
         """All that is not yet durable."""
-        self._limit = limit
+        self._limit, self._most_bytes = limit, most_bytes
+        self._bytes = 0
         self._state: deque[Part] = deque()
         self._plain: deque[Part] = deque()
 
     def put(self, part: Part) -> bool:
         """False when there is no room. A part larger than the limit is taken when nothing else waits."""
         rows = size(part)
-        if self.rows and self.rows + rows > self._limit:
+        if self.rows and (self.rows + rows > self._limit or self._bytes + part.weight > self._most_bytes):
             return False
         self.rows += rows
+        self._bytes += part.weight
         (self._state if has_state(part) else self._plain).append(part)
         return True
+
+    @property
+    def has_state(self) -> bool:
+        """Pods, nodes or marks wait."""
+        return bool(self._state)
 
     def waiting(self, state: bool) -> bool:
         """Something can be taken."""
@@ -70,9 +80,10 @@ class Buffer:
         for part in reversed(list(parts)):
             (self._state if has_state(part) else self._plain).appendleft(part)
 
-    def done(self, rows: int) -> None:
-        """So many rows are durable, or given up."""
-        self.rows -= rows
+    def done(self, batch: Batch) -> None:
+        """It is durable, or given up."""
+        self.rows -= batch.rows
+        self._bytes -= sum(part.weight for part in batch.parts)
 
     def drop_state(self) -> int:
         """Forget what only the recorder whose turn it is may write; how many rows that was."""

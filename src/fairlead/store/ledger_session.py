@@ -132,7 +132,9 @@ def _pieces(rows: Iterable[T], size: int) -> Iterable[list[T]]:
 
 
 def refused(error: BaseException) -> bool:
-    """The database will not have these data, whenever they come."""
+    """The database will not have these data, whenever they come, or they cannot even be put into text."""
+    if isinstance(error, (ValueError, TypeError, ArithmeticError, RecursionError)):
+        return True
     return isinstance(error, psycopg.Error) and (error.sqlstate or "")[:2] in _REFUSED
 
 

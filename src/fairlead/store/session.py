@@ -8,6 +8,7 @@ Must not emit events; it returns them.
 import asyncio
 import contextlib
 import os
+import re
 import socket
 from collections.abc import AsyncGenerator, Callable
 from typing import NoReturn
@@ -27,6 +28,8 @@ PAUSES = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
 """Seconds before each further attempt to connect; the last one for ever."""
 FAULTS = (psycopg.Error, StoreError, OSError)
 """What a database that is away or unwell raises."""
+_QUOTED = re.compile('".*"')
+_NAMED = re.compile(r'(?:invalid URI query parameter:|invalid connection option) "[a-z_]+"$')
 _TIMEOUTS = {
     "connect_timeout": 5,
     "keepalives_idle": 5,
@@ -61,7 +64,12 @@ def conninfo(url: str, name: str) -> str:
     try:
         return make_conninfo(url, application_name=name, **_TIMEOUTS)
     except psycopg.ProgrammingError as error:
-        raise StoreError(f"the database URL cannot be read: {sentence(error)}") from error
+        raise StoreError(f"the database URL cannot be read: {_without_quotes(sentence(error))}") from error
+
+
+def _without_quotes(text: str) -> str:
+    """libpq quotes the part of the URL that it cannot read: the password may be in it."""
+    return text if _NAMED.search(text) else _QUOTED.sub('"…"', text)
 
 
 async def connect(url: str, name: str) -> Connection:
