@@ -45,6 +45,12 @@ from fairlead.store.folder import default_data_dir
 from fairlead.store.ledger import Ledger
 
 ALLOW = "--allow-remote"
+MOST_BYTES = 64 << 20
+"""Of one message at the gRPC door: 500 facts of the plugin, each with the scores of some hundred nodes."""
+ROOM = 200_000
+"""Rows that may wait for the database."""
+FOR_DOORS = ROOM * 3 // 4
+"""The rest is for what the watches see: a loud door must not make them begin anew again and again."""
 DAY = 24 * 3600 * 1000
 _log = structlog.get_logger("recorder")
 
@@ -101,6 +107,7 @@ class Recorder:
         self.ledger = Ledger(
             data=None if options.database_url else options.data_dir or default_data_dir() / FOLDER,
             url=options.database_url,
+            limit=ROOM,
             retention=options.retention,
             now=_now,
         )
@@ -206,8 +213,11 @@ class Recorder:
 
     # -- doors ---------------------------------------------------------------------------------------
 
+    def _put_told(self, part: Part) -> bool:
+        return self.ledger.waiting < FOR_DOORS and self._put(part)
+
     def _outlet(self, name: str) -> Outlet:
-        self._outlets[name] = outlet = Outlet(self._put, name, _now)
+        self._outlets[name] = outlet = Outlet(self._put_told, name, _now)
         return outlet
 
     def _http(self) -> HttpServer:
@@ -218,12 +228,12 @@ class Recorder:
     def _grpc(self) -> Door:
         from fairlead.recorder import sniffer_service, stream
 
-        sniffer = sniffer_service.SnifferService(self._put, _now)
-        schedulers = stream.RecorderService(self._put, _now)
+        sniffer = sniffer_service.SnifferService(self._put_told, _now)
+        schedulers = stream.RecorderService(self._put_told, _now)
         self._outlets |= {"sniffer": sniffer.outlet, "plugin": schedulers.outlet}
         services = {sniffer_service.SERVICE: sniffer.methods()}
         at = self._listen(self._options.grpc)
-        return Door(services, at, {stream.SERVICE: schedulers.streams()})
+        return Door(services, at, {stream.SERVICE: schedulers.streams()}, MOST_BYTES)
 
     def _listen(self, text: str) -> Listen:
         return listen(text, self._options.allow_remote, ALLOW)

@@ -14,7 +14,7 @@ from aiohttp import web
 from test_kube_watch import versioned, watches
 
 from fairlead.api import tap
-from fairlead.app_recorder import Options, Recorder
+from fairlead.app_recorder import FOR_DOORS, Options, Recorder
 from fairlead.kube import observe
 from fairlead.kube.errors import KubeError
 from fairlead.model.record import Change, Loaded, Part, Source
@@ -206,3 +206,13 @@ async def test_RB7_what_is_told_at_its_doors_goes_into_the_same_ledger(recorder:
     text = recorder.metrics().decode()
     assert 'fairlead_recorder_door_changes{door="sniffer",state="refused"} 1.0' in text
     assert 'fairlead_recorder_door_changes{door="extender",state="taken"} 1.0' in text
+
+
+async def test_RB5_doors_leave_room_for_what_the_watches_see(recorder: Recorder) -> None:
+    ledger: Any = recorder.ledger
+    ledger.waiting = FOR_DOORS
+    told = Change("Pod", "preStop", 1, 1, Source.SNIFFER)
+    assert not recorder._outlets["sniffer"].put((told,))  # pyright: ignore
+    assert recorder._put(Part(marks={"Pod": 1}))  # pyright: ignore
+    ledger.waiting -= 1
+    assert recorder._outlets["sniffer"].put((told,))  # pyright: ignore

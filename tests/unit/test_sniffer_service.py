@@ -47,10 +47,10 @@ class Sink:
 
 
 @asynccontextmanager
-async def sending(sink: Sink) -> AsyncIterator[grpc.aio.UnaryUnaryMultiCallable]:
+async def sending(sink: Sink, most_bytes: int = 1 << 20) -> AsyncIterator[grpc.aio.UnaryUnaryMultiCallable]:
     """Bytes to the method, over a real connection, and the bytes that come back."""
     service = SnifferService(sink, lambda: SEEN)
-    door = Door({SERVICE: service.methods()}, listen("127.0.0.1:0", False, "--x"))
+    door = Door({SERVICE: service.methods()}, listen("127.0.0.1:0", False, "--x"), most_bytes=most_bytes)
     await door.start()
     try:
         options = [("grpc.enable_http_proxy", 0)]
@@ -158,3 +158,14 @@ async def test_fields_of_later_versions_are_skipped():
     async with sending(sink) as send:
         await send(request("schedulePod", "a", "n", "ScheduleSuccess") + b"\x3a\x03new", timeout=60)
     assert [change.name for change in sink.changes] == ["a"]
+
+
+async def test_a_message_says_how_much_it_weighs_and_too_large_a_one_is_turned_away():
+    sink = Sink()
+    async with sending(sink, most_bytes=1000) as send:
+        small = request("preStop", "p", "", "preStop")
+        await send(small, timeout=60)
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await send(small * 100, timeout=60)
+    assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert [part.weight for part in sink.parts] == [len(small)]

@@ -27,12 +27,12 @@ class Outlet:
         self._since = 0
         self._why = ""
 
-    def put(self, changes: Sequence[Change]) -> bool:
-        """Hand them on, all or none; False when they are lost."""
+    def put(self, changes: Sequence[Change], weight: int = 0) -> bool:
+        """Hand them on, all or none; False when they are lost. `weight`: bytes that they were told in."""
         if not changes:
             return True
         gap = (self._gap(),) if self._missing else ()
-        if not self._sink(Part(changes=(*gap, *changes))):
+        if not self._sink(Part((*gap, *changes), weight=weight)):
             self.refused += len(changes)
             self.miss(len(changes), changes[0].seen, "no room")
             return False

@@ -44,7 +44,7 @@ class SnifferService:
         except DecodeError:
             text = "the request is not a SendRequest message"
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, text)
-        self.outlet.put((change(request, self.outlet.now()),))
+        self.outlet.put((change(request, self.outlet.now()),), len(data))
         return _EMPTY
 
 

@@ -68,14 +68,14 @@ class RecorderService:
         """Take batches until the client ends; an answer to each."""
         async for data in batches:
             try:
-                last = self.take(_read(data))
+                last = self.take(_read(data), len(data))
             except ValueError as error:
                 await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
                 return
             yield wire.Ack(last=last).SerializeToString()
 
-    def take(self, batch: wire.Batch) -> int:
-        """Take what is new of it; the number of the last fact that is in."""
+    def take(self, batch: wire.Batch, weight: int = 0) -> int:
+        """Take what is new of it (in all `weight` bytes); the number of the last fact that is in."""
         seen = self.outlet.now()
         client = self._known(batch)
         if (more := batch.dropped - client.dropped) > 0:
@@ -90,7 +90,7 @@ class RecorderService:
             self.repeated += min(known, len(facts))
             facts = facts[known:]
         client.last = max(client.last, batch.first + len(batch.facts) - 1)
-        self.outlet.put([change(fact, seen) for fact in facts])
+        self.outlet.put([change(fact, seen) for fact in facts], weight)
         return client.last
 
     def _known(self, batch: wire.Batch) -> _Client:

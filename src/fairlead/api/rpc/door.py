@@ -15,7 +15,6 @@ from fairlead.api.server import ServerError, is_loopback, listening
 
 MOST_BYTES = 1 << 29
 """The largest request: a graph of tens of thousands of nodes."""
-_OPTIONS = (("grpc.so_reuseport", 0), ("grpc.max_receive_message_length", MOST_BYTES))
 
 
 class Listen(NamedTuple):
@@ -46,10 +45,18 @@ class Door:
     """The server in the running event loop."""
 
     def __init__(
-        self, services: Mapping[str, Service], at: Listen, streams: Mapping[str, Streams] | None = None
+        self,
+        services: Mapping[str, Service],
+        at: Listen,
+        streams: Mapping[str, Streams] | None = None,
+        most_bytes: int = MOST_BYTES,
     ) -> None:
-        """Methods by name, by service: those of one question and one answer, and those of many."""
+        """Methods by name, by service: those of one question and one answer, and those of many.
+
+        gRPC itself turns away requests of more than `most_bytes`.
+        """
         self._services, self._streams, self._at = services, streams or {}, at
+        self._options = (("grpc.so_reuseport", 0), ("grpc.max_receive_message_length", most_bytes))
         self._server: grpc.aio.Server | None = None
         self.address = ""
         """Where it listens; "" before the start."""
@@ -60,7 +67,7 @@ class Door:
         """Listening when it returns. Raises ServerError, for example when the port is occupied."""
         # gRPC alone would not say why it cannot listen, and would write lines of its own.
         listening(*self._at, "choose another address (port 0 takes a free one)").close()
-        server = grpc.aio.server(options=_OPTIONS)
+        server = grpc.aio.server(options=self._options)
         for name, handlers in self._handlers():
             server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(name, handlers),))
         try:
