@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from fairlead.core.grouping import DURATION
 from fairlead.model.event import Listed, Rewound
 from fairlead.model.record import Change, Loaded, Part, PodLife, Source
 from fairlead.recorder.book import Book, Heard, Mark
@@ -386,6 +387,15 @@ def test_a_node_that_went_during_a_gap_has_vanished(ledger: Ledger) -> None:
 def test_a_pod_whose_requests_cannot_be_read_is_recorded_all_the_same(quantity: str) -> None:
     spec = {"containers": [{"name": "main", "resources": {"requests": {"cpu": quantity}}}]}
     assert pod(1, spec=spec).requests == {}
+
+
+def test_what_users_write_stays_within_what_can_be_summed() -> None:
+    amounts = {"cpu": "9E", "memory": "100E", "nvidia.com/gpu": "100E"}
+    spec = {"containers": [{"name": "main", "resources": {"requests": amounts}}]}
+    found = pod(1, spec=spec, meta={"annotations": {DURATION: "9" * 30 + "h"}})
+    assert found.requests == dict.fromkeys(amounts, 2**53 - 1) and found.walltime == 2**53 - 1
+    assert pod(1, spec={"activeDeadlineSeconds": 2**63 - 1}).walltime == 2**53 - 1
+    assert node(1, capacity=amounts, allocatable=amounts).capacity == dict.fromkeys(amounts, 2**53 - 1)
 
 
 def test_what_can_be_read_of_a_broken_pod_counts() -> None:

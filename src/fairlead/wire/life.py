@@ -31,6 +31,8 @@ from fairlead.wire.structs import (
 from fairlead.wire.structs import ContainerStatus as BareStatus
 
 Body = bytes | msgspec.Raw
+LARGEST = 2**53 - 1
+"""What users write may be absurd; their sums must not make a view fail for everybody."""
 
 
 # -- what is told ------------------------------------------------------------------------------------
@@ -222,7 +224,9 @@ def pod(raw: Body) -> PodFact:
         owner_name=owner.name if owner is not None else "",
         owner_uid=owner.uid if owner is not None else "",
         group=labelled(meta.labels) or job,
-        walltime=duration(meta.annotations.get(DURATION, "")) or spec.active_deadline_seconds * 1000,
+        walltime=min(
+            duration(meta.annotations.get(DURATION, "")) or spec.active_deadline_seconds * 1000, LARGEST
+        ),
         restarts=sum(
             each.restart_count for each in (*status.container_statuses, *status.init_container_statuses)
         ),
@@ -334,7 +338,11 @@ def _summed(key: bytes) -> dict[str, int]:
 
 
 def _without_pods(found: dict[str, int]) -> dict[str, int]:
-    return {name: value for name, value in found.items() if name != "pods" and not name.startswith("port:")}
+    return {
+        name: min(value, LARGEST)
+        for name, value in found.items()
+        if name != "pods" and not name.startswith("port:")
+    }
 
 
 # -- nodes -------------------------------------------------------------------------------------------
@@ -369,7 +377,7 @@ def _amounts(quantities: Quantities) -> dict[str, int]:
     found: dict[str, int] = {}
     for name, text in quantities.items():
         try:
-            found[name] = ceiling(name, *read({name: text}).values())
+            found[name] = min(ceiling(name, *read({name: text}).values()), LARGEST)
         except ValueError:
             continue
     return found
