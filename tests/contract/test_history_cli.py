@@ -12,9 +12,10 @@ from typing import Any
 from xml.etree import ElementTree
 
 import polars
+import psycopg
 import pytest
 import structlog
-from history_support import MINUTE, PAST, T0, fill, pod, through, write
+from history_support import MINUTE, PAST, T0, fill, node, pod, through, write
 from store_support import DEADLINE, fresh_database
 from typer.testing import CliRunner, Result
 
@@ -181,6 +182,27 @@ def test_RB3_usage_with_what_was_down_and_what_was_of_no_use(url: str):
     mine = {row["resource"]: row for row in rows(url, "history", "usage", *HOUR, "-n", "team-b")}
     assert mine["cpu"]["used"] == pytest.approx(1201 * 2000 / 3600)
     assert mine["cpu"]["fragmentation"] == found["cpu"]["fragmentation"]
+
+
+def test_RB3_what_nobody_recorded_is_not_taken_for_idle(tcp_url: str):
+    """The recorder ended ten minutes after the begin, long ago; an import came later and watched nothing."""
+    with fresh_database(tcp_url) as url:
+        asyncio.run(fill(url, node("n0"), through("a", "n0", 0, 0)))
+
+        def mark(kind: str, at: int) -> None:
+            with psycopg.connect(url) as conn:
+                conn.execute("INSERT INTO fairlead.watch_mark VALUES (%s, 7, %s)", (kind, at))
+
+        mark("import:x", T0 + 99 * MINUTE)
+        assert "recorded up to" not in run(url, "history", "usage").stderr
+        mark("Pod", T0 + 10 * MINUTE)
+        result = run(url, "history", "usage", "-o", "json")
+        assert "recorded up to 2026-09-21 14:23:20 only" in result.stderr
+        (used,) = [row for row in json.loads(result.stdout) if row["resource"] == "cpu"]
+        assert (used["since"], used["until"]) == (T0, T0 + 10 * MINUTE)
+        assert used["used"] == pytest.approx(2000 * (600 - 61) / 600)
+        (asked,) = [row for row in rows(url, "history", "usage", *HOUR) if row["resource"] == "cpu"]
+        assert asked["until"] == T0 + 60 * MINUTE
 
 
 @pytest.mark.parametrize("ending", ["html", "svg"])

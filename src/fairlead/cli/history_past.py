@@ -63,8 +63,8 @@ def read(question: Question, everybody: bool = False) -> Past:
 
 
 def span(question: Question, past: Past) -> tuple[int, int]:
-    """From when to when: what was asked, else from the first that is known to now."""
-    until = question.asked.until or question.now
+    """From when to when: what was asked, else from the first that is known to the last."""
+    until = past.notes.until
     known = [int(spans.since.min()) for spans in (past.pods, past.nodes) if len(spans.since)]
     since = question.asked.since or min(known, default=until - 1)
     return min(since, until - 1), until

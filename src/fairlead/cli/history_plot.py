@@ -29,7 +29,7 @@ ACROSS = 160
 def gantt(question: Question, pods: Sequence[PodHistory], notes: Notes, plot: Path, left: int) -> None:
     """Pods on nodes; `left` are not drawn."""
     since = min((pod.since for pod in pods if pod.since), default=question.now - 1)
-    times = Clock(max(since, question.asked.since), question.asked.until or question.now)
+    times = Clock(max(since, question.asked.since), notes.until)
     said = [f"{left:,} older pods are not drawn", *notes.said] if left else notes.said
     _save(plot, question, "Pods on nodes", said, [figures.gantt(pods, times, notes.gaps, told)])
 

@@ -35,10 +35,14 @@ def ask(question: Question, work: Callable[[Connection], Awaitable[T]]) -> T:
 
 
 class Notes(NamedTuple):
-    """What must be known of the time asked about, in sentences, and the gaps in the record."""
+    """What must be known of the time asked about, in sentences, and the gaps in the record.
+
+    `until` is how far anything is known of it: means go up to there and no further.
+    """
 
     said: list[str]
     gaps: list[tuple[int, int]]
+    until: int
 
 
 async def notes(conn: Connection, question: Question) -> Notes:
@@ -51,7 +55,9 @@ async def notes(conn: Connection, question: Question) -> Notes:
     recorded = await history.recorded(conn)
     if recorded and min(until, question.now) - recorded > _LATE:
         said.append(f"recorded up to {instant(recorded)} only: what was open then is shown as open")
-    return Notes(said, gaps)
+        if not question.asked.until and recorded > since:
+            until = recorded
+    return Notes(said, gaps, until)
 
 
 def instant(at: int) -> str:

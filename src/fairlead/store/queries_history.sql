@@ -73,4 +73,4 @@ WHERE c.relkind = 'v' AND c.relnamespace = 'fairlead'::regnamespace
 ORDER BY c.relname, a.attnum
 
 -- name: history_recorded
-SELECT coalesce(max(written_at), 0) FROM watch_mark
+SELECT coalesce(max(written_at), 0) FROM watch_mark WHERE NOT starts_with(kind, 'import:')
