@@ -358,10 +358,32 @@ def wait(wanted: Any, what: object) -> None:
 def test_rows_that_were_committed_late_are_told_once():
     seen = recorder_tailing.Seen(10)
     assert seen.new(12) and not seen.new(12)
-    seen.forget(0.0)
+    seen.forget(700, 703)
+    assert seen.floor == 10
+    seen.forget(702, 705)
     assert seen.floor == 10 and seen.new(11)
-    seen.forget(6.0)
+    seen.forget(703, 705)
     assert seen.floor == 12 and seen.new(13)
+    seen.forget(705, 705)
+    seen.forget(705, 705)
+    assert seen.floor == 13
+
+
+async def test_what_is_open_in_the_database_holds_the_floor(tcp_url: str):
+    with fresh_database(tcp_url) as url:
+        await fill(url)
+        async with open_reader(url=url) as conn:
+            with psycopg.connect(url) as other:
+                other.execute("SELECT pg_current_xact_id()")
+                async with history.at_once(conn):
+                    _, then = await history.transactions(conn)
+                async with history.at_once(conn):
+                    assert (await history.transactions(conn))[0] < then
+            oldest = 0
+            async with asyncio.timeout(DEADLINE):
+                while oldest < then:
+                    async with history.at_once(conn):
+                        oldest, _ = await history.transactions(conn)
 
 
 def test_tables_fit_however_long_names_are(tcp_url: str):

@@ -1,7 +1,8 @@
 """The rows of `fairlead recorder tail`, in order, each once.
 
 Called by `cli.recorder_tail`, which imports this late. Rows are numbered before they are committed, so one
-may appear behind others that have higher numbers: for some seconds those below are looked at again.
+may appear behind others that have higher numbers: as long as a transaction is open that was open when a
+number was seen, those below are looked at again.
 """
 
 import asyncio
@@ -24,8 +25,6 @@ from fairlead.store.folder import recorded_data_dir
 from fairlead.store.schema import Connection
 
 _PAUSE = 0.5
-_LATE = 5.0
-"""Seconds that a transaction which has its numbers may take to be seen."""
 
 
 def run(question: Question, kind: str, lines: int, follow: bool) -> None:
@@ -69,7 +68,7 @@ async def _going_on(conn: Connection, question: Question, kind: str, lines: int)
             async for row in history.changes(conn, question.asked, kind=kind, after=seen.floor):
                 if seen.new(row.seq):
                     yield row
-        seen.forget(time.monotonic())
+            seen.forget(*await history.transactions(conn))
         await asyncio.sleep(_PAUSE)
 
 
@@ -89,7 +88,7 @@ class Seen:
     def __init__(self, floor: int) -> None:
         self.floor = floor
         self._told: set[int] = set()
-        self._marks: deque[tuple[float, int]] = deque()
+        self._marks: deque[tuple[int, int]] = deque()
 
     def new(self, seq: int) -> bool:
         """True the first time."""
@@ -98,12 +97,15 @@ class Seen:
         self._told.add(seq)
         return True
 
-    def forget(self, now: float) -> None:
-        """What was the highest number some seconds ago is the floor now; `now` in seconds, of any clock."""
-        self._marks.append((now, max(self._told, default=self.floor)))
+    def forget(self, oldest: int, coming: int) -> None:
+        """The highest number of a look is the floor of a later one, when all have ended that were open then.
+
+        `oldest` is the oldest open transaction at this look, `coming` the first that had yet to begin.
+        """
         floor = self.floor
-        while self._marks and self._marks[0][0] <= now - _LATE:
+        while self._marks and self._marks[0][0] <= oldest:
             floor = max(floor, self._marks.popleft()[1])
+        self._marks.append((coming, max(self._told, default=self.floor)))
         if floor > self.floor:
             self.floor = floor
             self._told = {seq for seq in self._told if seq > floor}

@@ -71,6 +71,12 @@ async def last(conn: Connection) -> int:
     return int(row[0]) if row else 0
 
 
+async def transactions(conn: Connection) -> tuple[int, int]:
+    """The oldest that is open and the first that had yet to begin, as of this moment (`at_once`)."""
+    row = await (await conn.execute(SQL["open_transactions"])).fetchone()
+    return (int(row[0]), int(row[1])) if row else (0, 0)
+
+
 async def recorded(conn: Connection) -> int:
     """Up to when a recorder has watched, 0 if none ever did."""
     row = await (await conn.execute(SQL["history_recorded"])).fetchone()

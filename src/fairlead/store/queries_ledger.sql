@@ -61,6 +61,14 @@ SELECT turn FROM ledger_recorder FOR SHARE
 -- name: take_recorder_turn
 UPDATE ledger_recorder SET turn = turn + 1, writer = %(me)s, since = %(now)s RETURNING turn
 
+-- name: open_transactions
+-- A snapshot knows only up to what has ended; later ones that are open show by their locks (32 bits of the number).
+SELECT oldest, greatest(top, max(top + 1 + (
+           transactionid::text::bigint - top % 4294967296 + 6442450944) % 4294967296 - 2147483648))
+FROM pg_current_snapshot() AS s
+CROSS JOIN LATERAL (SELECT pg_snapshot_xmin(s)::text::bigint AS oldest, pg_snapshot_xmax(s)::text::bigint AS top) AS t
+LEFT JOIN pg_locks ON locktype = 'transactionid' AND granted GROUP BY oldest, top
+
 -- name: make_partition
 SELECT ledger_partition(%(parent)s, %(at)s)
 
