@@ -197,6 +197,20 @@ async def test_served_to_others_names_are_still_refused_but_for_probes():
         assert (await http.get("/readyz", headers=rebound)).status_code == 200
 
 
+@pytest.mark.parametrize("name", ["fairlead", "fairlead.team.svc", "fairlead.team.svc.cluster.local:8081"])
+async def test_served_to_others_a_service_is_called_by_its_name(name: str):
+    async with client("0.0.0.0", "http://10.1.2.3:8080") as http:
+        assert (await http.get("/api/v1/queue", headers={"Host": name})).status_code == 200
+    async with client("127.0.0.1", "http://127.0.0.1:8080") as http:
+        assert (await http.get("/api/v1/queue", headers={"Host": name})).status_code == 403
+
+
+@pytest.mark.parametrize("name", ["fairlead.svc.evil.example", ".svc.evil", "svc.cluster.local.evil.example"])
+async def test_a_name_that_only_looks_like_a_service_is_refused(name: str):
+    async with client("0.0.0.0", "http://10.1.2.3:8080") as http:
+        assert (await http.get("/api/v1/queue", headers={"Host": name})).status_code == 403
+
+
 # -- OpenAPI and metrics -----------------------------------------------------------------------------
 
 

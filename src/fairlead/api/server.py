@@ -206,7 +206,12 @@ class Guard:
     def _may_be_called(self, name: str) -> bool:
         if not self.open:
             return is_loopback(name)
-        return name in (self.host, "localhost") or _address(name) is not None
+        return name in (self.host, "localhost") or _address(name) is not None or _in_cluster(name)
+
+
+def _in_cluster(name: str) -> bool:
+    """A Service's name, as pods of a cluster call it. Nobody outside can own such a name, so none is rebound."""
+    return bool(name) and ("." not in name or name.endswith((".svc", ".svc.cluster.local")))
 
 
 def _host_name(header: str) -> str:
