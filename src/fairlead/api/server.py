@@ -210,7 +210,7 @@ class Guard:
 
 
 def _in_cluster(name: str) -> bool:
-    """A Service's name, as pods of a cluster call it. Nobody outside can own such a name, so none is rebound."""
+    """A Service's name, as pods of a cluster call it. Nobody outside can own such a name and rebind it."""
     return bool(name) and ("." not in name or name.endswith((".svc", ".svc.cluster.local")))
 
 
