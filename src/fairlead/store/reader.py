@@ -27,7 +27,8 @@ def served(data: Path) -> Generator[EmbeddedServer]:
     server = EmbeddedServer(data)
     if not server.exists():
         raise StoreError(
-            f"there is no database in {data}: has `fairlead scheduler` or `fairlead recorder` run with this --data-dir?"
+            f"there is no database in {data}: has `fairlead scheduler` or `fairlead recorder` run with this"
+            " --data-dir?"
         )
     if running_postmaster(data) is None:
         server.ensure()
