@@ -61,11 +61,11 @@ class LedgerPort:
 
     def batch(self, events: Sequence[Event], commands: Sequence[Command], taken: float) -> None:
         """An observer of the loop: a mistake here is told, and costs no more than a row."""
-        try:
-            self._decisions.batch(events, commands, taken)
-            self.segments.observe(events, commands, taken)
-        except Exception:
-            _log.exception("a batch is missing in the ledger")
+        for tell in (self.segments.observe, self._decisions.batch):
+            try:
+                tell(events, commands, taken)
+            except Exception:
+                _log.exception("a batch is missing in the ledger")
 
     async def run(self, inbox: Inbox) -> None:  # noqa: ARG002  it tells nothing
         """Write behind, until cancelled."""

@@ -9,7 +9,7 @@ from fairlead.cli.errors import CliError
 from fairlead.cli.history_options import Question
 from fairlead.cli.history_sheet import Target
 from fairlead.cli.recorded import Meant, as_swf, as_trace
-from fairlead.store.folder import default_data_dir
+from fairlead.store.folder import recorded_data_dir
 
 
 def trace(question: Question, of: str, every: int) -> None:
@@ -29,7 +29,7 @@ def _write(question: Question, of: str, every: int, lines: Callable[[Meant], Ite
         raise CliError("--of and --every do not go with a workload: leave them out")
     if any((asked.namespace, asked.owner, asked.labels, asked.node, asked.group)):
         raise CliError("a workload is of the whole cluster: give only --since, --until and --scheduler")
-    data = question.data or default_data_dir()
+    data = question.data or recorded_data_dir()
     found = lines(Meant(data, question.url, asked.since, asked.until, asked.scheduler))
     with Target(question.out, question.output) as out:
         for line in found:

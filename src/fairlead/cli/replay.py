@@ -57,10 +57,10 @@ def replay(
         from fairlead.cli import replay_policy
         from fairlead.cli.recorded import Meant
         from fairlead.runtime.config import Given
-        from fairlead.store.folder import default_data_dir
+        from fairlead.store.folder import recorded_data_dir
 
         given = Given(config=config, policy=policy)
-        meant = Meant(data_dir or default_data_dir(), database_url, begin, end, scheduler)
+        meant = Meant(data_dir or recorded_data_dir(), database_url, begin, end, scheduler)
         replay_policy.run(replay_policy.Asked(meant, given, output))
         return
     if scheduler:

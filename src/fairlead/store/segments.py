@@ -78,6 +78,8 @@ class SegmentStore:
             await asyncio.wait({self._running})
         finally:
             self._running.cancel()
+        if not self._running.cancelled():
+            self._running.result()
 
     async def drained(self) -> None:
         """Returns when all that was put before is durable or void."""
