@@ -1,10 +1,11 @@
-"""What all tests share: hypothesis profiles and the oracle data."""
+"""What all tests share: hypothesis profiles, logging as it was, and the oracle data."""
 
 import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import structlog
 from hypothesis import settings
 
 # The same examples every time: a red run must be red again for whoever looks into it. New seeds are
@@ -13,6 +14,12 @@ settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True
 settings.register_profile("explore", deadline=None, print_blob=True)
 settings.register_profile("long", deadline=None, print_blob=True, max_examples=2000)
 settings.load_profile(os.environ.get("FAIRLEAD_HYPOTHESIS", "ci"))
+
+
+def pytest_runtest_teardown() -> None:
+    """A command that ran within the test has sent all logging to that test's own stderr, which is closed by
+    the time another test logs."""
+    structlog.reset_defaults()
 
 
 def _required() -> bool:
