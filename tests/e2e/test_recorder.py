@@ -161,6 +161,10 @@ def test_RB2_nodes_are_recorded_from_state_to_state(
         {"status": {"capacity": {"example.com/gpu": "4"}, "allocatable": {"example.com/gpu": "3"}}},
     )
     hands.patch(path, {"spec": {"unschedulable": True}})
+    until(  # two states of the same millisecond would be one
+        lambda: ("Cordoned",) in recorder.rows("SELECT event FROM change WHERE name = %s", name),
+        "the node to be cordoned",
+    )
     hands.patch(path, {"spec": {"unschedulable": False}, "metadata": {"labels": {"rack": None}}})
     until(
         lambda: ("Uncordoned",) in recorder.rows("SELECT event FROM change WHERE name = %s", name),

@@ -12,7 +12,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from recording import Recording
+from bench.recorded import Recording
 from scenario_live import Decided, Live, Played
 
 from conftest import unique_name

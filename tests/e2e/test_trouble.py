@@ -124,7 +124,14 @@ def run_through(
                 cluster.launch(each)
             return succeeded(kubectl, *names)
 
-        until(complete, "all gangs to complete", patience=200, pause=0.5)
+        try:
+            until(complete, "all gangs to complete", patience=200, pause=0.5)
+        except AssertionError as error:
+            pods = [
+                (p["metadata"]["name"], p["spec"].get("nodeName"), p["status"]) for p in kubectl.get("pods")
+            ]
+            rows = {name: row["state"] for name, row in scheduler.groups(kubectl.namespace).items()}
+            raise AssertionError(f"{error}: {rows} {pods} {scheduler.log[-3000:]}") from None
         rows = until(lambda: ended(scheduler, kubectl.namespace, names), "all to be known as completed")
         assert set(rows.values()) == {"completed"}
         same_picture(scheduler, cluster)
