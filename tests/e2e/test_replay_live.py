@@ -52,7 +52,7 @@ def test_RB4_a_live_run_replays_from_file_and_ledger_also_through_a_kill(
     small_cluster: Cluster, kubectl: Kubectl, data: Path
 ) -> None:
     first, second = data.with_name("first.jsonl"), data.with_name("second.jsonl")
-    options = ("--ledger", "--ledger-interval", "1s", "--policy", "conservative", "--grpc", "127.0.0.1:0")
+    options = ("--ledger", "--ledger-interval", "2s", "--policy", "conservative", "--grpc", "127.0.0.1:0")
     scheduler = Scheduler(small_cluster.kubeconfig, data, *options, "--record", str(first))
     with scheduler:
         busy(kubectl, scheduler, "one")
