@@ -125,7 +125,7 @@ def run_through(
             return succeeded(kubectl, *names)
 
         try:
-            until(complete, "all gangs to complete", patience=200, pause=0.5)
+            until(complete, "all gangs to complete", patience=300, pause=0.5)
         except AssertionError as error:
             pods = [
                 (p["metadata"]["name"], p["spec"].get("nodeName"), p["status"]) for p in kubectl.get("pods")
