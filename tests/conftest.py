@@ -1,6 +1,7 @@
 """What all tests share: hypothesis profiles, logging as it was, and the oracle data."""
 
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,10 +17,20 @@ settings.register_profile("long", deadline=None, print_blob=True, max_examples=2
 settings.load_profile(os.environ.get("FAIRLEAD_HYPOTHESIS", "ci"))
 
 
+def log_as_at_first() -> None:
+    """To the stderr of whichever test runs. By itself structlog writes to stdout, where answers are read."""
+    structlog.reset_defaults()
+    structlog.configure(logger_factory=lambda *_: structlog.PrintLogger(sys.stderr))
+
+
+def pytest_runtest_setup() -> None:
+    log_as_at_first()
+
+
 def pytest_runtest_teardown() -> None:
     """A command that ran within the test has sent all logging to that test's own stderr, which is closed by
     the time another test logs."""
-    structlog.reset_defaults()
+    log_as_at_first()
 
 
 def _required() -> bool:

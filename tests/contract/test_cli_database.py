@@ -6,7 +6,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-import structlog
 from store_support import folder, running
 from typer.testing import CliRunner, Result
 
@@ -45,7 +44,6 @@ def plain(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "100")
     yield
-    structlog.reset_defaults()
 
 
 @pytest.fixture(scope="module")

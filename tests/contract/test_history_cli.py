@@ -14,7 +14,6 @@ from xml.etree import ElementTree
 import polars
 import psycopg
 import pytest
-import structlog
 from history_support import MINUTE, PAST, T0, fill, node, pod, through, write
 from store_support import DEADLINE, fresh_database
 from typer.testing import CliRunner, Result
@@ -35,7 +34,6 @@ def plain(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         monkeypatch.setenv(name, value)
     time.tzset()
     yield
-    structlog.reset_defaults()
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,6 @@ import time
 from pathlib import Path
 
 import pytest
-import structlog
 from history_support import MINUTE, PAST, T0, fill
 from store_support import fresh_database
 from typer.testing import CliRunner
@@ -51,7 +50,6 @@ def test_commands_of_the_page_print_what_it_shows(tcp_url: str, monkeypatch: pyt
     with fresh_database(tcp_url) as url:
         asyncio.run(fill(url, *PAST))
         found = played(page, url)
-    structlog.reset_defaults()
     if os.environ.get("FAIRLEAD_BLESS") == "1":
         PAGE.write_text(found, encoding="utf-8")
         page = found

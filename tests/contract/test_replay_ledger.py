@@ -2,12 +2,11 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import msgspec
 import psycopg
 import pytest
-import structlog
 from ledger_support import asked
 from store_support import until
 
@@ -23,13 +22,6 @@ from fairlead.store.segments import SegmentStore
 from replay_support import changed, record, recorded
 
 FAR = 1 << 50
-
-
-@pytest.fixture(autouse=True)
-def logs() -> Iterator[None]:
-    """A command that answers sets up logging for itself alone; a test's stderr is soon closed."""
-    yield
-    structlog.reset_defaults()
 
 
 @contextlib.asynccontextmanager

@@ -18,7 +18,6 @@ from typing import Any
 
 import msgspec
 import pytest
-import structlog
 from asking_support import busy, past, promising, state_of
 from typer.testing import CliRunner, Result
 
@@ -49,7 +48,6 @@ def plain(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     yield
     monkeypatch.undo()
     time.tzset()
-    structlog.reset_defaults()
 
 
 class Past:

@@ -2,7 +2,6 @@
 
 import re
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -58,12 +57,6 @@ partitions:
         - {key: gpus, operator: Gt, values: ["3"]}
         - {key: example.com/whole, operator: Exists}
 """
-
-
-@pytest.fixture(autouse=True)
-def own_logs() -> Iterator[None]:
-    yield
-    structlog.reset_defaults()
 
 
 def written(folder: Path, text: str) -> Path:

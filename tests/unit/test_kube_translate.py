@@ -458,7 +458,7 @@ def test_what_cannot_be_read_is_said_once_and_counted_each_time(capsys: pytest.C
         odd["metadata"]["resourceVersion"] = version
         read(odd, counted.append)
     assert counted == ["unreadable"] * 3
-    assert capsys.readouterr().out.count("said-once") == 1
+    assert capsys.readouterr().err.count("said-once") == 1
 
 
 @pytest.mark.parametrize("raw", [b"", b"null", b"[]", b'{"metadata":{"name":1}}', b'{"spec":{}}', b"\xff"])
