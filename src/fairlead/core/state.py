@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from fairlead.core.ends import Ends
+from fairlead.core.esi.table import Esi
 from fairlead.core.filters.pods import PodIndex
 from fairlead.core.inventory import Inventory
 from fairlead.core.live import Group, Intent
@@ -105,8 +106,7 @@ class State(Waiting):
     def __init__(self, settings: Settings) -> None:
         super().__init__()
         self.settings = settings
-        self.now = 0
-        self.version = 0
+        self.now = self.version = 0
         self.inventory = Inventory()
         self.surroundings = Surroundings()
         self.pods: dict[str, Pod] = {}
@@ -145,6 +145,7 @@ class State(Waiting):
         self.dirty = False
         self.touched: dict[str, None] = {}
         self.spoken = Spoken()
+        self.esi = Esi()
         self.index: PodIndex | None = None
         """The pods on nodes for whoever minds them, kept up by `core.census`; None until needed."""
         self.index_at = self.around_at = 0
@@ -237,7 +238,7 @@ class State(Waiting):
 
     def ours(self, pod: Pod) -> bool:
         """Whether Fairlead is to place this pod."""
-        return pod.scheduler == self.settings.scheduler
+        return pod.scheduler == self.settings.scheduler or pod.scheduler in self.settings.aliases
 
     def asked(self, pod: Pod) -> Amounts:
         """What the pod takes from its node."""

@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import Struct
 
 from fairlead.model.group import GroupRecord, Why
-from fairlead.model.plan import Grant, Reserve
+from fairlead.model.plan import Grant, Plan, Reserve
 
 
 class ObjectRef(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -66,6 +66,9 @@ class Bind(Struct, frozen=True, gc=False, tag="bind"):
     node: str
     version: int
     scheduler: str = "fairlead"
+    labels: tuple[tuple[str, str], ...] = ()
+    """Labels and annotations that the binding puts on the pod: they cost no request of their own."""
+    annotations: tuple[tuple[str, str], ...] = ()
 
 
 REVOKED = "fairlead.dev/revoked"
@@ -153,6 +156,41 @@ class Announce(Struct, frozen=True, gc=False, tag="announce"):
     action: str = "Scheduling"
 
 
+class Submit(Struct, frozen=True, gc=False, tag="submit"):
+    """Let this plan of an outside scheduler enter as a PlanProposed, after what was learned up to now."""
+
+    plan: Plan
+
+
+class CreateObject(Struct, frozen=True, gc=False, tag="create_object"):
+    """Create an object of a kind that `kube.objects` knows; `body` is its whole JSON. That it is there
+    already is no failure. Answered by the watch, or by ObjectFailed."""
+
+    kind: str
+    namespace: str
+    name: str
+    body: str
+
+
+class PatchObject(Struct, frozen=True, gc=False, tag="patch_object"):
+    """Merge this JSON into the object with this uid, `sub` "" or "status".
+
+    A later one of the same uid and `sub` replaces one that has not been sent. With `ref.version` it is done
+    over exactly that version or not at all.
+    """
+
+    ref: ObjectRef
+    body: str
+    sub: str = ""
+
+
+class DeleteObject(Struct, frozen=True, gc=False, tag="delete_object"):
+    """Delete the object with this uid, and what it owns after it; `grace` in seconds, None as it asks for."""
+
+    ref: ObjectRef
+    grace: int | None = None
+
+
 class WakeAt(Struct, frozen=True, gc=False, tag="wake"):
     """Give the engine a Tick at this time (milliseconds since the epoch), even if nothing happens."""
 
@@ -172,5 +210,9 @@ Command = (
     | PatchCondition
     | PatchAnnotation
     | Announce
+    | Submit
+    | CreateObject
+    | PatchObject
+    | DeleteObject
     | WakeAt
 )

@@ -9,6 +9,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from fairlead.model.application import EsiThing
 from fairlead.model.group import GroupRecord
 from fairlead.model.node import Node
 from fairlead.model.owner import Owner
@@ -219,6 +220,36 @@ class BindFailed(Struct, frozen=True, gc=False, tag="bind_failed"):
     text: str = ""
 
 
+class EsiSeen(Struct, frozen=True, gc=False, tag="esi"):
+    """A custom resource of external schedulers, or an application made from one, exists like this.
+
+    The end of a list is a `Listed` whose kind is the tag of the thing; gone ones come as `EsiGone`.
+    """
+
+    thing: EsiThing
+
+
+class EsiGone(Struct, frozen=True, gc=False, tag="esi_gone"):
+    """Such an object does not exist any more."""
+
+    uid: str
+    version: int
+
+
+class ObjectFailed(Struct, frozen=True, gc=False, tag="object_failed"):
+    """A CreateObject, PatchObject or DeleteObject was certainly refused; `status` is the HTTP code.
+
+    What becomes of others is seen by the watch. Those of unknown fate are sent again by the port.
+    """
+
+    verb: str
+    kind: str
+    namespace: str
+    name: str
+    status: int
+    text: str
+
+
 class Evicted(Struct, frozen=True, gc=False, tag="evicted"):
     """An eviction was carried out (`ok`) or failed."""
 
@@ -254,4 +285,7 @@ Event = (
     | Bound
     | BindFailed
     | Evicted
+    | EsiSeen
+    | EsiGone
+    | ObjectFailed
 )

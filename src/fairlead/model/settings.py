@@ -13,6 +13,9 @@ POLICIES = ("fcfs", "easy", "hybrid", "conservative", "replan")
 MATCHES = ("first", "pack", "spread", "locality")
 ORDERS = ("priority", "fifo", "shortest")
 DEFAULT_QUEUE = "default"
+SLOT_QUEUE = "esi"
+"""Where application pods of external schedulers wait for their slots: no cycle looks at it, only plans from
+outside start them (`control.esi`)."""
 HYBRID_DEPTH = 64
 """Reservations of `hybrid` where none are asked for: as many as Fluxion makes."""
 MOST_PROMISES = 1_000
@@ -60,6 +63,8 @@ class Settings(Struct, frozen=True, omit_defaults=True):
     advise: bool = True
     """Whether promises name nodes also where any would do."""
     scheduler: str = "fairlead"
+    aliases: tuple[str, ...] = ()
+    """Other schedulerNames whose pods Fairlead places: `model.esi.SCHEDULER` where it serves ESI's itself."""
     sources: tuple[str, ...] = ("pods", "nodes", "owners", "store")
     pace: int = 50
     recovery: int = 15_000

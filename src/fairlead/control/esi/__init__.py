@@ -1,0 +1,1 @@
+"""Reconcilers of external schedulers: testbeds honest, outside plans and batch jobs driven. No I/O."""

@@ -1,0 +1,1 @@
+"""What the engine knows of external schedulers: their objects, and the slots of Testbeds."""

@@ -1,0 +1,134 @@
+"""The part of the state that concerns external schedulers: their objects, the slots, who has which.
+
+Owned by `core.state`; filled by `core.esi.feed` (events) and `core.esi.slots` (which slots there are, what
+they hold); read by `control.esi` and the doors. Mutable inside, never shared; only dicts are iterated. Must
+not decide who gets a slot.
+"""
+
+from typing import NamedTuple
+
+from fairlead.model.application import Account, Application
+from fairlead.model.batchjob import BatchJob, BatchJobStatus
+from fairlead.model.esi import Ref, SlotState, Testbed, TestbedStatus
+from fairlead.model.event import ObjectFailed
+from fairlead.model.pod import Amounts
+from fairlead.model.scheduling import Scheduling, SchedulingStatus
+
+Thing = Testbed | BatchJob | Scheduling | Application | Account
+Status = TestbedStatus | BatchJobStatus | SchedulingStatus
+
+
+class Slot:
+    """One slot of a Testbed: the `index`-th of its node. `key` is NODE/INDEX and never changes."""
+
+    __slots__ = ("ghost", "index", "key", "node", "node_id", "pod", "position", "problem", "state")
+
+    def __init__(self, node: str, index: int, node_id: int) -> None:
+        self.key = f"{node}/{index}"
+        self.node, self.index, self.node_id = node, index, node_id
+        self.position = -1
+        """Its number at present; -1 where its node is no member any more and a pod still runs in it."""
+        self.state = SlotState.FREE
+        self.pod = ""
+        """The pod that it is reserved for or occupied by (uid); never a ghost."""
+        self.ghost = ""
+        """The ghost pod in it (uid)."""
+        self.problem = ""
+
+
+class SlotTable:
+    """The slots of one Testbed. `amounts` is what one slot has."""
+
+    def __init__(self, testbed: str, amounts: Amounts) -> None:
+        self.testbed, self.amounts = testbed, amounts
+        self.slots: dict[str, Slot] = {}
+        """By key, in the order of their numbers; those without a number come last."""
+        self.order: list[str] = []
+        """Number -> key."""
+        self.nodes: tuple[str, ...] = ()
+        """Members, in the order of their numbers."""
+        self.problems: dict[str, list[str]] = {}
+        """Node -> what is wrong with it."""
+
+    def at(self, position: int) -> Slot | None:
+        """The slot of this number, None if there is none."""
+        return self.slots[self.order[position]] if 0 <= position < len(self.order) else None
+
+
+class Place(NamedTuple):
+    """Where a pod has its slot."""
+
+    testbed: str
+    slot: str
+
+
+class Sent(NamedTuple):
+    """A write that the watch has not confirmed: what was asked for, over which version, when."""
+
+    what: str
+    version: int
+    at: int
+
+
+class Esi:
+    """Objects by uid. `status` is what ours are to be; it is written to the cluster where that differs."""
+
+    def __init__(self) -> None:
+        self.testbeds: dict[str, Testbed] = {}
+        self.jobs: dict[str, BatchJob] = {}
+        self.schedulings: dict[str, Scheduling] = {}
+        self.apps: dict[str, Application] = {}
+        self.accounts: dict[str, Account] = {}
+        self.names: dict[tuple[str, str, str], str] = {}
+        """(Tag of the thing, namespace, name) -> uid."""
+        self.versions: dict[str, int] = {}
+        """uid -> the version it was last seen at."""
+        self.status: dict[str, Status] = {}
+        self.tables: dict[str, SlotTable] = {}
+        """Testbed uid -> its slots."""
+        self.pods: dict[Ref, dict[str, None]] = {}
+        """Testbed -> all pods that carry its label, ghosts and ended ones, too."""
+        self.places: dict[str, Place] = {}
+        """Pods that have a slot, from its reservation until they end."""
+        self.holds: dict[str, Place] = {}
+        """Key in `Inventory.held` -> the slot whose free part it holds."""
+        self.refused: dict[str, str] = {}
+        """Pod -> why it could not be started in its slot when that was last tried."""
+        self.failures: dict[tuple[str, str, str], ObjectFailed] = {}
+        """(Kind, namespace, name) -> the last refused write, until the object or its maker changes."""
+        self.sent: dict[tuple[str, str], Sent] = {}
+        """(uid or name, purpose) -> the write on its way. Kept by `control.esi.writing`."""
+        self.stale: dict[str, None] = {}
+        """Testbeds whose slots must be looked at again (uid)."""
+        self.dirty = False
+        """True when anything here, or a pod or node of a Testbed, has changed since the reconcilers ran."""
+
+    def find(self, tag: str, ref: Ref | None) -> str:
+        """The uid of an object; "" if there is none."""
+        return "" if ref is None else self.names.get((tag, ref.namespace, ref.name), "")
+
+    def testbed(self, ref: Ref | None) -> Testbed | None:
+        return self.testbeds.get(self.find("Testbed", ref))
+
+    def job(self, ref: Ref | None) -> BatchJob | None:
+        return self.jobs.get(self.find("BatchJob", ref))
+
+    def scheduling(self, ref: Ref | None) -> Scheduling | None:
+        return self.schedulings.get(self.find("Scheduling", ref))
+
+    def app(self, job: BatchJob) -> Application | None:
+        """The application of a BatchJob, as its operator shows it."""
+        tag = "ApplicationJob" if job.kind == "Job" else str(job.kind)
+        return self.apps.get(self.names.get((tag, job.namespace, job.name), ""))
+
+    def testbed_status(self, uid: str) -> TestbedStatus:
+        found = self.status.get(uid)
+        return found if isinstance(found, TestbedStatus) else TestbedStatus()
+
+    def job_status(self, uid: str) -> BatchJobStatus:
+        found = self.status.get(uid)
+        return found if isinstance(found, BatchJobStatus) else BatchJobStatus()
+
+    def scheduling_status(self, uid: str) -> SchedulingStatus:
+        found = self.status.get(uid)
+        return found if isinstance(found, SchedulingStatus) else SchedulingStatus()
