@@ -1,10 +1,10 @@
 """External schedulers' nouns: what they share, and the Testbed, as `esi.tu-berlin.de/v1alpha1` has it.
 
 Beside it `model.batchjob`, `model.scheduling` and `model.application`. Made by `wire.esi` from custom
-resources, kept by `core.esi`, driven by `control.esi`. Spec and status have the very field names of the custom
-resources, for the schemas are made from them. What ESI does not have lives under `spec.fairlead` and is
-optional. A status is ours to write; in the state it is ahead of what the cluster shows. Times in a status are
-RFC 3339 texts, elsewhere milliseconds since the epoch.
+resources, kept by `core.esi`, driven by `control.esi`. Spec and status have the very field names of the
+custom resources, for the schemas are made from them. What ESI does not have lives under `spec.fairlead` and
+is optional. A status is ours to write; in the state it is ahead of what the cluster shows. Times in a status
+are RFC 3339 texts, elsewhere milliseconds since the epoch.
 """
 
 from enum import StrEnum
