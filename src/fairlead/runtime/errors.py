@@ -1,4 +1,4 @@
-"""Errors that a user can cause and mend, and refusals by a cluster. The command line prints them as one line."""
+"""Errors that a user can cause and mend, and refusals by a cluster; printed as one line, without a traceback."""
 
 
 class ConfigError(Exception):
