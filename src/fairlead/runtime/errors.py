@@ -1,4 +1,4 @@
-"""Errors that a user can cause and mend, and refusals by a cluster; printed as one line, without a traceback."""
+"""Errors that a user can cause and mend, and refusals by a cluster. Printed as one line, no traceback."""
 
 
 class ConfigError(Exception):
