@@ -1,0 +1,228 @@
+"""How ESI's REST interface shows Testbeds, jobs and Schedulings, and what it takes.
+
+Pure: made from the engine's nouns for `api.esi.picture`, read from bodies for `api.esi.rest`. Names only,
+for the request tells the namespace; what is in another one is shown as NAMESPACE/NAME. Keys that ESI does
+not have (problems, reason, position, fairlead) are left out where there is nothing to say.
+"""
+
+import re
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from fairlead.model.batchjob import BatchJob, BatchJobStatus, ScheduledEvent
+from fairlead.model.esi import GROUP, VERSION, Ref, SlotStatus, Testbed, TestbedStatus
+from fairlead.model.scheduling import Scheduling, SchedulingOptions, SchedulingStatus
+
+MODES = ("STRICT", "RELAXED")
+LONGEST_NAME = 253
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
+_AT = re.compile(r"(?P<what>.*) - at `\$\.?(?P<where>.*)`", re.S)
+_T = TypeVar("_T")
+
+
+class ShapeError(ValueError):
+    """A body that cannot be taken; the text names the place and what is wrong there."""
+
+
+class TestbedShape(Struct, frozen=True, rename="camel", omit_defaults=True):
+    __test__ = False
+
+    name: str
+    state: str
+    number_of_nodes: int
+    number_of_slots_per_node: int
+    slots_by_node: dict[str, list[SlotStatus]]
+    problems: list[str] = []
+    node_problems: dict[str, list[str]] = {}
+
+
+class JobShape(Struct, frozen=True, rename="camel", omit_defaults=True):
+    name: str
+    state: str
+    external_scheduler: dict[str, list[dict[str, str]]]
+    scheduled_events: list[ScheduledEvent]
+    problems: list[str] = []
+
+
+class JobBody(Struct, frozen=True, rename="camel"):
+    """What PUT reads of a job: it stores `externalScheduler`, null empties it; all else is left alone."""
+
+    name: str
+    external_scheduler: dict[str, list[dict[str, str]]] | None
+
+
+class StageShape(Struct, frozen=True):
+    name: str
+    state: str
+
+
+class SlotsOfJob(Struct, frozen=True):
+    name: str
+    slots: list[int]
+
+
+class SlotsShape(Struct, frozen=True):
+    jobs: list[SlotsOfJob]
+    mode: str = MODES[0]
+
+
+class SchedulingShape(Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """`queue` or `slots`. Of a body, `state`, `jobStatus` and what follows `fairlead` are not read."""
+
+    name: str
+    test_bed: str
+    state: str = ""
+    job_status: list[StageShape] | None = None
+    queue: list[str] | None = None
+    slots: SlotsShape | None = None
+    fairlead: SchedulingOptions = SchedulingOptions()
+    reason: str = ""
+    position: int = 0
+    problems: list[str] = []
+    failed_jobs: list[str] = []
+
+
+# -- what is shown -----------------------------------------------------------------------------------
+
+
+def testbed(thing: Testbed, status: TestbedStatus) -> TestbedShape:
+    by_node: dict[str, list[SlotStatus]] = {}
+    for slot in status.slots:
+        by_node.setdefault(slot.node_name, []).append(slot)
+    return TestbedShape(
+        name=thing.name,
+        state=status.state,
+        number_of_nodes=len(by_node),
+        number_of_slots_per_node=thing.spec.slots_per_node if thing.spec else 0,
+        slots_by_node=by_node,
+        problems=_problems(thing.problem, status.problems),
+        node_problems=status.node_problems,
+    )
+
+
+def job(thing: BatchJob, status: BatchJobStatus) -> JobShape:
+    return JobShape(
+        name=thing.name,
+        state=status.state,
+        external_scheduler=(thing.spec and thing.spec.external_scheduler) or {},
+        scheduled_events=status.scheduled_events,
+        problems=_problems(thing.problem, status.problems),
+    )
+
+
+def scheduling(thing: Scheduling, status: SchedulingStatus) -> SchedulingShape:
+    spec, namespace = thing.spec, thing.namespace
+    slots = spec and spec.slot_based
+    queue = spec and spec.queue_based
+    return SchedulingShape(
+        name=thing.name,
+        test_bed=_name(thing.testbed, namespace) if thing.testbed else "",
+        state=status.state,
+        job_status=[StageShape(_name(each.name, namespace), each.state) for each in status.job_states],
+        queue=None if queue is None else [_name(ref, namespace) for ref in queue],
+        slots=slots
+        and SlotsShape(
+            [SlotsOfJob(_name(each.name, namespace), each.slot_ids) for each in slots.jobs],
+            slots.mode.upper(),
+        ),
+        fairlead=spec.fairlead if spec else SchedulingOptions(),
+        reason=status.reason,
+        position=status.position,
+        problems=_problems(thing.problem, status.problems),
+        failed_jobs=[_name(ref, namespace) for ref in status.failed_jobs],
+    )
+
+
+def _problems(problem: str, others: list[str]) -> list[str]:
+    return [problem, *(each for each in others if each != problem)] if problem else others
+
+
+def _name(ref: Ref, namespace: str) -> str:
+    return ref.name if ref.namespace == namespace else str(ref)
+
+
+# -- what is taken -----------------------------------------------------------------------------------
+
+
+def read(body: bytes, form: type[_T]) -> _T:
+    """The body as this shape. Raises ShapeError naming the place within it."""
+    try:
+        return msgspec.json.decode(body, type=form)
+    except msgspec.ValidationError as error:
+        found = _AT.fullmatch(str(error))
+        what, where = (found["what"], found["where"]) if found else (str(error), "")
+        raise ShapeError(f"{where or 'the body'}: {what[:1].lower()}{what[1:]}") from error
+    except msgspec.DecodeError as error:
+        raise ShapeError(f"the body is no JSON: {error}") from error
+
+
+def checked(body: bytes) -> SchedulingShape:
+    """A Scheduling to be stored. Raises ShapeError."""
+    found = read(body, SchedulingShape)
+    _must_be_name("name", found.name)
+    _must_be_name("testBed", found.test_bed)
+    if (found.queue is None) == (found.slots is None):
+        given = "neither" if found.queue is None else "both"
+        raise ShapeError(f"a Scheduling is either SlotBased OR QueueBased: slots or queue, not {given}")
+    if found.queue is not None:
+        if not found.queue:
+            raise ShapeError("queue: no job is named")
+        for number, name in enumerate(found.queue):
+            _must_be_name(f"queue[{number}]", name)
+    if found.slots is not None:
+        _check_slots(found.slots)
+    return found
+
+
+def _check_slots(slots: SlotsShape) -> None:
+    if slots.mode.upper() not in MODES:
+        raise ShapeError(f"slots.mode: {slots.mode!r} is neither STRICT nor RELAXED")
+    if not slots.jobs:
+        raise ShapeError("slots.jobs: no job is named")
+    seen: dict[str, int] = {}
+    for number, each in enumerate(slots.jobs):
+        where = f"slots.jobs[{number}]"
+        _must_be_name(f"{where}.name", each.name)
+        if each.name in seen:
+            raise ShapeError(f"{where}.name: {each.name} is named in slots.jobs[{seen[each.name]}], too")
+        seen[each.name] = number
+        if not each.slots:
+            raise ShapeError(f"{where}.slots: {each.name} is given no slot")
+        for place, slot in enumerate(each.slots):
+            if slot < 0:
+                raise ShapeError(f"{where}.slots[{place}]: {slot} is no slot number")
+            if slot in each.slots[:place]:
+                raise ShapeError(f"{where}.slots[{place}]: slot {slot} is given to {each.name} twice")
+
+
+def _must_be_name(where: str, name: str) -> None:
+    if not name.strip():
+        raise ShapeError(f"{where}: must not be blank")
+    if len(name) > LONGEST_NAME or not _NAME.fullmatch(name):
+        raise ShapeError(
+            f"{where}: {name[:80]!r} is no name of an object (small letters, digits, '-' and '.')"
+        )
+
+
+def manifest(shape: SchedulingShape, namespace: str) -> dict[str, Any]:
+    """The Scheduling that a checked body asks for, as a custom resource."""
+
+    def full(name: str) -> dict[str, str]:
+        return {"namespace": namespace, "name": name}
+
+    spec: dict[str, Any] = {"testbed": full(shape.test_bed)}
+    if shape.queue is not None:
+        spec["queueBased"] = [full(name) for name in shape.queue]
+    if shape.slots is not None:
+        jobs = [{"name": full(each.name), "slotIds": each.slots} for each in shape.slots.jobs]
+        spec["slotBased"] = {"mode": shape.slots.mode.lower(), "jobs": jobs}
+    if shape.fairlead != SchedulingOptions():
+        spec["fairlead"] = msgspec.to_builtins(shape.fairlead)
+    return {
+        "apiVersion": f"{GROUP}/{VERSION}",
+        "kind": "Scheduling",
+        "metadata": full(shape.name),
+        "spec": spec,
+    }
