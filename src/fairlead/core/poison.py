@@ -9,6 +9,7 @@ looked at, until a newer version of them can be taken in. Must not hide anything
 
 from msgspec import structs
 
+from fairlead.core.esi import feed
 from fairlead.core.groups import move, refresh
 from fairlead.core.line import withdraw
 from fairlead.core.live import Group
@@ -95,10 +96,12 @@ def _set_aside(state: State, event: ev.Event, text: str) -> None:
     pod = event.pod
     _leave_group(state, pod.uid)
     try:
-        state.pods[pod.uid] = _bare(pod, pod.shape.requests)
+        bare = state.pods[pod.uid] = _bare(pod, pod.shape.requests)
         state.recount(pod.uid)
+        feed.pod_changed(state, pod, bare)
     except Exception:  # even its size is unreadable: then it is only remembered
         state.pods.pop(pod.uid, None)
+        feed.pod_changed(state, pod, None)
         state.inventory.release(pod.uid)
     _remember(state, pod.uid, Poison("Pod", f"{pod.namespace}/{pod.name}", text, state.now, pod.version), pod)
 
@@ -132,7 +135,7 @@ def _reason(text: str) -> Reason:
 
 
 def _uid(event: ev.Event) -> str:
-    for name in ("uid", "node", "owner", "plan", "record", "grant", "kind", "source"):
+    for name in ("uid", "node", "owner", "plan", "record", "grant", "thing", "kind", "source"):
         found = getattr(event, name, None)
         if found is not None:
             return str(getattr(found, "uid", getattr(found, "id", found)))

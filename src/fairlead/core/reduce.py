@@ -13,6 +13,7 @@ from msgspec import structs
 
 from fairlead.core import outcomes, repair, things
 from fairlead.core.encounters import landed_before, meet
+from fairlead.core.esi import feed
 from fairlead.core.grouping import Key, key_of
 from fairlead.core.live import Group
 from fairlead.core.losses import look_at_node, miss
@@ -51,6 +52,7 @@ def _pod_seen(state: State, event: ev.PodSeen) -> None:
     if pod.shape.rules is not NO_RULES and state.spoken.hear(pod.shape):
         for gid in (*state.waiting, *state.rejected):  # more of their pods matters now than did before
             state.touch(gid)
+    feed.pod_changed(state, old, pod)
     there = bool(pod.node) or pod.uid in state.intents
     if there and old is not None and state.likes and _shown(old) != _shown(pod):
         state.reopen()
@@ -182,6 +184,7 @@ def _pod_gone(state: State, event: ev.PodGone) -> None:
     if pod is None:
         return
     miss(state, pod)
+    feed.pod_changed(state, pod, None)
     state.drop_intent(event.uid)
     state.recount(event.uid)
     state.ignored_changes.pop(event.uid, None)
@@ -213,6 +216,7 @@ def _node_seen(state: State, event: ev.NodeSeen) -> None:
         for gid in state.waiting:
             if gid in state.started and state.groups[gid].layout.required:  # who joins is bound to its rack
                 state.touch(gid)
+        feed.node_changed(state, node.name)
     if state.inventory.nominal_version != nominal:
         state.nominal_at = state.version
         for group in state.rejected:
@@ -227,6 +231,7 @@ def _node_gone(state: State, event: ev.NodeGone) -> None:
     if name is None:
         return
     state.inventory.remove(name, state.now)
+    feed.node_changed(state, name)
     look_at_node(state, name)
     state.nodes_at = state.version
     state.reopen()
@@ -269,6 +274,8 @@ def _listed(state: State, event: ev.Listed) -> None:
             _node_gone(state, ev.NodeGone(uid, event.version))
     elif event.kind in things.KINDS:
         things.listed(state, event)
+    elif event.kind in feed.TAGS:
+        feed.listed(state, event)
     else:
         for uid in [
             u
@@ -351,5 +358,8 @@ _HANDLERS: dict[type, Callable[[State, Any], None]] = cast(
         ev.Bound: outcomes.bound,
         ev.BindFailed: outcomes.bind_failed,
         ev.Evicted: outcomes.evicted,
+        ev.EsiSeen: feed.seen,
+        ev.EsiGone: feed.gone,
+        ev.ObjectFailed: feed.failed,
     },
 )

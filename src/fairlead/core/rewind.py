@@ -8,6 +8,7 @@ after it was deleted. Must not drop anything: the list that follows says what is
 from msgspec.structs import replace
 
 from fairlead.core import things
+from fairlead.core.esi import feed
 from fairlead.core.state import State
 from fairlead.model import event as ev
 
@@ -21,6 +22,8 @@ def rewound(state: State, event: ev.Rewound) -> None:
         state.inventory.forget_versions()
     elif event.kind in things.KINDS:
         state.surroundings.forget_versions(event.kind)
+    elif event.kind in feed.TAGS:
+        feed.rewound(state, event.kind)
     else:
         state.owners.update(
             {

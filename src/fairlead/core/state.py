@@ -252,7 +252,8 @@ class State(Waiting):
     def recount(self, uid: str) -> None:
         """Let the pod hold exactly what it should: its node's share, else its intent's, else nothing."""
         pod, intent = self.pods.get(uid), self.intents.get(uid)
-        held_before = uid in self.inventory.held
+        before = self.inventory.held.get(uid)
+        held_before = before is not None
         if pod is not None and not pod.ended and (pod.node or intent is not None):
             node = pod.node or (intent.node if intent is not None else "")
             if self.inventory.hold(uid, node, self.asked(pod)) and held_before:
@@ -261,6 +262,10 @@ class State(Waiting):
                 self.reopen()  # to one who minds others, a place is good or bad because somebody came
         elif self.inventory.release(uid):
             self.reopen()
+        if self.esi.members:
+            after = self.inventory.held.get(uid)
+            if after != before:
+                self.esi.moved(uid, before[0] if before else "", after[0] if after else "")
         if self.index is not None:
             self.moved[uid] = None
             if len(self.moved) > len(self.inventory.held) + 16:  # nobody has asked for long

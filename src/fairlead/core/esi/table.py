@@ -39,16 +39,29 @@ class Slot:
 class SlotTable:
     """The slots of one Testbed. `amounts` is what one slot has."""
 
-    def __init__(self, testbed: str, amounts: Amounts) -> None:
-        self.testbed, self.amounts = testbed, amounts
+    def __init__(self, testbed: str, ref: Ref, rank: tuple[int, str]) -> None:
+        self.testbed, self.ref = testbed, ref
+        self.rank = rank
+        """(Created, uid): of Testbeds that share a node the earlier one counts first."""
+        self.amounts: Amounts = ()
+        self.problem = ""
+        """Why it has no slots: its spec cannot be read, or it is being deleted."""
+        self.spec: object = None
+        """The spec that this was laid out by."""
         self.slots: dict[str, Slot] = {}
         """By key, in the order of their numbers; those without a number come last."""
         self.order: list[str] = []
         """Number -> key."""
         self.nodes: tuple[str, ...] = ()
         """Members, in the order of their numbers."""
+        self.labels: dict[str, str] = {}
+        """Member -> the value of its label."""
         self.problems: dict[str, list[str]] = {}
         """Node -> what is wrong with it."""
+        self.by_node: dict[str, list[Slot]] = {}
+        """Node -> its slots by index, of members and of nodes that were."""
+        self.waiting: dict[str, None] = {}
+        """Pods that want a slot and have none (`core.esi.slots`); in no order."""
 
     def at(self, position: int) -> Slot | None:
         """The slot of this number, None if there is none."""
@@ -99,9 +112,38 @@ class Esi:
         self.sent: dict[tuple[str, str], Sent] = {}
         """(uid or name, purpose) -> the write on its way. Kept by `control.esi.writing`."""
         self.stale: dict[str, None] = {}
-        """Testbeds whose slots must be looked at again (uid)."""
+        """Testbeds whose slots must be laid out again (uid)."""
+        self.stirred: dict[str, None] = {}
+        """Nodes whose slots must be looked at again, for what is on them, or they themselves, changed."""
+        self.seeking: dict[str, None] = {}
+        """Testbeds of which a slot may have become free, or a pod that wants one has come (uid)."""
+        self.looked: dict[str, None] = {}
+        """Pods that hold something else, or say something else, than when their slot was last looked at."""
+        self.members: dict[str, dict[str, None]] = {}
+        """Node -> Testbeds that have slots there."""
+        self.startable: dict[str, None] = {}
+        """Pods of ours that have a slot and are neither on a node nor meant for one."""
+        self.tried: dict[str, int] = {}
+        """Such pods -> when their start may be submitted again; owned by `control.esi.placing`."""
         self.dirty = False
         """True when anything here, or a pod or node of a Testbed, has changed since the reconcilers ran."""
+
+    def stir(self, node: str) -> None:
+        """The node has changed, or what is held on it."""
+        if node in self.members:
+            self.stirred[node] = None
+            self.dirty = True
+
+    def moved(self, pod: str, before: str, after: str) -> None:
+        """A pod holds something on another node, or something else; "" for no node."""
+        self.looked[pod] = None
+        self.stir(before)
+        self.stir(after)
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether `core.esi.slots.settle` has anything to do."""
+        return bool(self.stale or self.stirred or self.looked or self.seeking)
 
     def find(self, tag: str, ref: Ref | None) -> str:
         """The uid of an object; "" if there is none."""
