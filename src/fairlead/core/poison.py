@@ -95,13 +95,12 @@ def _set_aside(state: State, event: ev.Event, text: str) -> None:
         return
     pod = event.pod
     _leave_group(state, pod.uid)
+    feed.pod_lost(state, pod.uid)
     try:
-        bare = state.pods[pod.uid] = _bare(pod, pod.shape.requests)
+        state.pods[pod.uid] = _bare(pod, pod.shape.requests)
         state.recount(pod.uid)
-        feed.pod_changed(state, pod, bare)
     except Exception:  # even its size is unreadable: then it is only remembered
         state.pods.pop(pod.uid, None)
-        feed.pod_changed(state, pod, None)
         state.inventory.release(pod.uid)
     _remember(state, pod.uid, Poison("Pod", f"{pod.namespace}/{pod.name}", text, state.now, pod.version), pod)
 

@@ -52,7 +52,6 @@ def _pod_seen(state: State, event: ev.PodSeen) -> None:
     if pod.shape.rules is not NO_RULES and state.spoken.hear(pod.shape):
         for gid in (*state.waiting, *state.rejected):  # more of their pods matters now than did before
             state.touch(gid)
-    feed.pod_changed(state, old, pod)
     there = bool(pod.node) or pod.uid in state.intents
     if there and old is not None and state.likes and _shown(old) != _shown(pod):
         state.reopen()
@@ -66,6 +65,7 @@ def _pod_seen(state: State, event: ev.PodSeen) -> None:
     if intent is not None and (pod.node or pod.ended):
         state.drop_intent(pod.uid)
     state.recount(pod.uid)
+    feed.pod_changed(state, old, pod)
     if pod.ended:
         state.landed.pop(pod.uid, None)
     elif pod.node and not (old is not None and old.node):

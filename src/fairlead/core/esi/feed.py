@@ -94,6 +94,13 @@ def pod_changed(state: State, old: Pod | None, new: Pod | None) -> None:
             _on_node(state, each)
 
 
+def pod_lost(state: State, uid: str) -> None:
+    """A pod cannot be read (`core.poison`): whatever it said of a Testbed, it is none of its pods any more."""
+    for pods in state.esi.pods.values():
+        pods.pop(uid, None)
+    state.esi.looked[uid] = None
+
+
 def node_changed(state: State, name: str) -> None:
     """A node has come, changed in what matters for placing, or gone."""
     esi = state.esi
