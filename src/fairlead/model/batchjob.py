@@ -101,6 +101,12 @@ class BatchJobStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
     """How often its application has failed in the present Scheduling."""
     retry_at: str = ""
     """Not submitted again before this time (RFC 3339)."""
+    claimed_by: str = ""
+    """The uid of `activeScheduling`: one that is made anew under its name is another one."""
+    application: str = ""
+    """The uid of its application, once that has been seen."""
+    reset: str = ""
+    """The value of the annotation `fairlead.dev/reset` that was obeyed last."""
 
 
 class BatchJob(Struct, frozen=True, tag="BatchJob", omit_defaults=True):

@@ -37,6 +37,10 @@ SLOT = "fairlead.dev/slot"
 """Annotation of a bound application pod: its slot, NODE/INDEX."""
 CLAIMS = "fairlead.dev/claims"
 """Annotation of a Testbed: the Schedulings that use it, NAMESPACE/NAME joined by commas, first come first."""
+BATCH_JOB = "fairlead.dev/batch-job"
+"""Annotation of application pods: the uid of their BatchJob."""
+RESET = "fairlead.dev/reset"
+"""Annotation of a BatchJob: any new value lets a failed one begin anew."""
 LONGEST_LABEL = 63
 
 

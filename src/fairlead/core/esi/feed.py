@@ -12,13 +12,15 @@ from fairlead.core.state import State
 from fairlead.core.tombstones import bury
 from fairlead.model import event as ev
 from fairlead.model.application import ESI_THINGS, Account, Application, BatchV1Job, tag_of
-from fairlead.model.batchjob import BatchJob
-from fairlead.model.esi import GHOST_LABEL, TESTBED_LABEL, Ref, Testbed
+from fairlead.model.batchjob import AppKind, BatchJob
+from fairlead.model.esi import BATCH_JOB, GHOST_LABEL, TESTBED_LABEL, Ref, Testbed
 from fairlead.model.pod import Pod
 from fairlead.model.scheduling import Scheduling
 
 TAGS = frozenset(tag_of(each) for each in ESI_THINGS)
 _UNSEEN = -1
+_APPS = (AppKind.SPARK, AppKind.FLINK, AppKind.FLINK_CLUSTER)
+"""Their drivers name no BatchJob; the pods of Jobs all do."""
 
 
 def seen(state: State, event: ev.EsiSeen) -> None:
@@ -69,6 +71,7 @@ def failed(state: State, event: ev.ObjectFailed) -> None:
 
 def pod_changed(state: State, old: Pod | None, new: Pod | None) -> None:
     """A pod is seen or gone. Its place and size are told by `State.recount`; this is about what it says."""
+    _of_application(state, old, new)
     for pod in (old, new):
         if pod is not None and TESTBED_LABEL in pod.labels:
             break
@@ -94,9 +97,39 @@ def pod_changed(state: State, old: Pod | None, new: Pod | None) -> None:
             _on_node(state, each)
 
 
+def _of_application(state: State, old: Pod | None, new: Pod | None) -> None:
+    """Keep up which pods an application has, also those that want no slot."""
+    was, now = _made_for(old), _made_for(new)
+    if was == now and (now == () or _lives(old) == _lives(new)):
+        return
+    esi = state.esi
+    esi.dirty = True
+    either = old or new
+    pod = either.uid if either is not None else ""
+    for uid in was:
+        pods = esi.pods_of.get(uid, {})
+        pods.pop(pod, None)
+        if not pods:
+            esi.pods_of.pop(uid, None)
+    for uid in now:
+        esi.pods_of.setdefault(uid, {})[pod] = None
+
+
+def _made_for(pod: Pod | None) -> tuple[str, ...]:
+    """The uids of the BatchJob that the pod names and of the application that controls it."""
+    if pod is None:
+        return ()
+    owner = pod.owner.uid if pod.owner is not None and pod.owner.kind in _APPS else ""
+    return tuple(uid for uid in (pod.annotations.get(BATCH_JOB, ""), owner) if uid)
+
+
+def _lives(pod: Pod | None) -> tuple[bool, bool]:
+    return pod is not None and bool(pod.node), pod is not None and pod.ended
+
+
 def pod_lost(state: State, uid: str) -> None:
-    """A pod cannot be read (`core.poison`): whatever it said of a Testbed, it is none of its pods any more."""
-    for pods in state.esi.pods.values():
+    """A pod cannot be read (`core.poison`): whatever it said of a Testbed, it is none of its any more."""
+    for pods in (*state.esi.pods.values(), *state.esi.pods_of.values()):
         pods.pop(uid, None)
     state.esi.looked[uid] = None
 

@@ -101,6 +101,8 @@ class Esi:
         """Testbed uid -> its slots."""
         self.pods: dict[Ref, dict[str, None]] = {}
         """Testbed -> all pods that carry its label, ghosts and ended ones, too."""
+        self.pods_of: dict[str, dict[str, None]] = {}
+        """Uid of a BatchJob or of an application -> pods that name it, drivers and ended ones, too."""
         self.places: dict[str, Place] = {}
         """Pods that have a slot, from its reservation until they end."""
         self.holds: dict[str, Place] = {}
@@ -125,6 +127,10 @@ class Esi:
         """Pods of ours that have a slot and are neither on a node nor meant for one."""
         self.tried: dict[str, int] = {}
         """Such pods -> when their start may be submitted again; owned by `control.esi.placing`."""
+        self.epoch = 0
+        """The leadership in which `status` was taken from the objects (`control.esi.drive`)."""
+        self.due = 0
+        """When the machines of `control.esi` want to run though nothing has changed; 0: never."""
         self.dirty = False
         """True when anything here, or a pod or node of a Testbed, has changed since the reconcilers ran."""
 
