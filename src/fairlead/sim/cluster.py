@@ -24,16 +24,20 @@ _SOURCE: dict[type, str] = {
     ev.OwnerGone: "owners",
     ev.PodSeen: "pods",
     ev.PodGone: "pods",
+    ev.EsiSeen: "surroundings",
+    ev.EsiGone: "surroundings",
 }
 
 
 class Cluster:
     """Pods, nodes and owners; a heap of things to come. Times in milliseconds."""
 
+    sources: tuple[str, ...] = SOURCES
+
     def __init__(self, faults: Faults) -> None:
         self.faults = faults
         self.now = 1_000
-        self.version = 0
+        self.version: int = 0
         self.pods: dict[str, Pod] = {}
         self.nodes: dict[str, Node] = {}
         self.owners: dict[str, Owner] = {}
@@ -44,7 +48,7 @@ class Cluster:
         self._count = 0
         self._deaf: dict[str, int] = {}
         """Source -> number of its gap, while its watch is cut off."""
-        self._heard: dict[str, int] = dict.fromkeys(SOURCES, 0)
+        self._heard: dict[str, int] = dict.fromkeys(self.sources, 0)
         """Source -> how many watches there were before the present one."""
 
     def tell(self, *events: ev.Event) -> None:
@@ -104,7 +108,7 @@ class Cluster:
 
     def lists(self) -> list[ev.Event]:
         """What the watches say at their beginning: all nodes, owners and pods, each list with its end."""
-        return [event for source in SOURCES for event in self.listing(source)]
+        return [event for source in self.sources for event in self.listing(source)]
 
     def listing(self, source: str) -> list[ev.Event]:
         """One source's list with its end."""

@@ -23,7 +23,7 @@ from fairlead.model.group import GroupRecord, Phase
 from fairlead.model.plan import Grant, Reserve
 from fairlead.model.pod import PodPhase
 from fairlead.model.settings import Settings
-from fairlead.sim.cluster import SOURCES, Cluster
+from fairlead.sim.cluster import Cluster
 from fairlead.sim.faults import Faults
 
 BIND_DELAY = 1
@@ -93,7 +93,7 @@ class World(Cluster):
         else:
             self._tell_restored(self.epoch)
         self._deaf.clear()
-        for source in SOURCES:
+        for source in self.sources:
             self._heard[source] += 1
             delay = self.faults.source_delay(source)
             if delay:
@@ -319,7 +319,8 @@ class World(Cluster):
             return None if pod.node == bind.node else ev.BindError.TAKEN
         if pod.version != bind.version or pod.gated or pod.deleting:
             return ev.BindError.CHANGED
-        self.change(bind.pod, node=bind.node)
+        labels, notes = {**pod.labels, **dict(bind.labels)}, {**pod.annotations, **dict(bind.annotations)}
+        self.change(bind.pod, node=bind.node, labels=labels, annotations=notes)
         self.at(START_DELAY, lambda: self._run(bind.pod))
         return None
 
