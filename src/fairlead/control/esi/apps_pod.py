@@ -1,0 +1,189 @@
+"""What each pod of an application gets so that it goes into one of its slots: labels, the annotation, where.
+
+Used by `apps` and its four builders. All merge into what the user wrote, on copies: labels, annotations and
+affinity are added to, the scheduler and the priority are replaced, resources are cut to the slot where they
+ask for more. Pure. Must not raise for anything that a spec may hold.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, cast
+
+from fairlead.core.esi.table import Slot
+from fairlead.model.esi import (
+    GHOST_LABEL,
+    IDS_LABEL,
+    LONGEST_LABEL,
+    PRIORITY,
+    SCHEDULER,
+    SLOTS,
+    TESTBED_LABEL,
+    Testbed,
+)
+from fairlead.model.quantity import QuantityError, amount, show
+
+Object = dict[str, Any]
+HOST = "kubernetes.io/hostname"
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+class Pods(NamedTuple):
+    """`where`: a node selector requirement. `slot`: what one slot has, cpu in milli-cores, the rest whole."""
+
+    number: int
+    labels: dict[str, str]
+    annotations: dict[str, str]
+    where: Object
+    slot: dict[str, int]
+    texts: dict[str, str]
+    """The same as the Testbed writes it."""
+
+
+def pods(testbed: Testbed, slots: Sequence[Slot]) -> Pods:
+    """For these slots of the Testbed, in the order of their numbers."""
+    order = sorted(slots, key=lambda slot: (slot.position, slot.key))
+    labels = {TESTBED_LABEL: testbed.name, GHOST_LABEL: "false"}
+    numbers = "_".join(str(slot.position) for slot in order)
+    if len(numbers) <= LONGEST_LABEL:
+        labels[IDS_LABEL] = numbers
+    written = testbed.spec.resources_per_slot if testbed.spec is not None else {}
+    texts = {name: str(value) for name, value in written.items()}
+    return Pods(
+        number=len(order),
+        labels=labels,
+        annotations={SLOTS: ",".join(slot.key for slot in order)},
+        where=_where(testbed, order),
+        slot=amounts(written),
+        texts=texts,
+    )
+
+
+def _where(testbed: Testbed, slots: Sequence[Slot]) -> Object:
+    """By the member label where it numbers the nodes (so does ESI), else by their host names."""
+    if testbed.spec is not None and all(slot.node_id >= 0 for slot in slots):
+        key, values = testbed.spec.node_label, {str(slot.node_id): None for slot in slots}
+    else:
+        key, values = HOST, {slot.node: None for slot in slots}
+    return {"key": key, "operator": "In", "values": list(values)}
+
+
+def amounts(written: Mapping[str, Any]) -> dict[str, int]:
+    """Those of the amounts that can be read."""
+    found = {name: readable(name, value) for name, value in written.items()}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def readable(resource: str, value: object) -> int | None:
+    """An amount in Fairlead's units; None where it is none."""
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        return None
+    try:
+        return amount(resource, value)
+    except QuantityError:
+        return None
+
+
+# -- pieces of what users write ----------------------------------------------------------------------
+
+
+def part(of: Object, key: str) -> Object:
+    """A copy of the object under this key; an empty one where there is none."""
+    found = of.get(key)
+    return dict(cast("Object", found)) if isinstance(found, dict) else {}
+
+
+def parts(of: Object, key: str) -> list[Object]:
+    """Copies of the objects in the list under this key."""
+    found = of.get(key)
+    listed = cast("list[Any]", found) if isinstance(found, list) else []
+    return [dict(cast("Object", each)) for each in listed if isinstance(each, dict)]
+
+
+def word(of: Object, *path: str) -> str:
+    """The text at the end of this path; "" where there is none."""
+    for key in path[:-1]:
+        of = part(of, key)
+    found = of.get(path[-1])
+    return found if isinstance(found, str) else ""
+
+
+# -- where, by whom ----------------------------------------------------------------------------------
+
+
+def template(found: Object, pods: Pods) -> Object:
+    """A pod template with the labels, the annotation and the place."""
+    meta = part(found, "metadata")
+    meta["labels"] = part(meta, "labels") | pods.labels
+    meta["annotations"] = part(meta, "annotations") | pods.annotations
+    return {**found, "metadata": meta, "spec": placed(part(found, "spec"), pods)}
+
+
+def placed(spec: Object, pods: Pods) -> Object:
+    """A pod spec with scheduler, priority and affinity. A number beside a class would be refused."""
+    spec = {key: value for key, value in spec.items() if key != "priority"}
+    return spec | {
+        "schedulerName": SCHEDULER,
+        "priorityClassName": PRIORITY,
+        "affinity": affinity(part(spec, "affinity"), pods),
+    }
+
+
+def affinity(found: Object, pods: Pods) -> Object:
+    """Node terms are alternatives, so ours is added to each; one that is empty never matches and stays so."""
+    nodes = part(found, "nodeAffinity")
+    required = part(nodes, _REQUIRED)
+    terms = [_narrowed(each, pods.where) for each in parts(required, "nodeSelectorTerms")]
+    required["nodeSelectorTerms"] = terms or [{"matchExpressions": [pods.where]}]
+    return {**found, "nodeAffinity": {**nodes, _REQUIRED: required}}
+
+
+def _narrowed(term: Object, where: Object) -> Object:
+    expressions = parts(term, "matchExpressions")
+    if not expressions and not term.get("matchFields"):
+        return term
+    return {**term, "matchExpressions": [*expressions, where]}
+
+
+# -- how much ----------------------------------------------------------------------------------------
+
+
+def fitted(spec: Object, pods: Pods) -> Object:
+    """A pod spec that asks for one slot at most. The first container gets what the others leave, unless it
+    asks for less; it is the one that is cut, for the others only serve it."""
+    containers, inits = parts(spec, "containers"), parts(spec, "initContainers")
+    if not containers:
+        return spec
+    for name, most in pods.slot.items():
+        room = most - beside(spec, name)
+        if room > 0:
+            wanted = asked(containers[0], name)
+            containers[0] = _asking(containers[0], name, room if wanted is None else min(wanted, room))
+        inits = [_asking(each, name, most) if (asked(each, name) or 0) > most else each for each in inits]
+    return {**spec, "containers": containers, **({"initContainers": inits} if inits else {})}
+
+
+def beside(spec: Object, resource: str) -> int:
+    """What the containers beside the first one, and sidecars, ask for."""
+    helpers = [each for each in parts(spec, "initContainers") if each.get("restartPolicy") == "Always"]
+    return sum(asked(each, resource) or 0 for each in [*parts(spec, "containers")[1:], *helpers])
+
+
+def asked(container: Object, resource: str) -> int | None:
+    """A limit without a request is a request, too."""
+    resources = part(container, "resources")
+    for kind in ("requests", "limits"):
+        value = part(resources, kind).get(resource)
+        if value is not None:
+            return readable(resource, value)
+    return None
+
+
+def _asking(container: Object, resource: str, value: int) -> Object:
+    resources = part(container, "resources")
+    requests, limits = part(resources, "requests"), part(resources, "limits")
+    if readable(resource, requests.get(resource)) != value:
+        requests[resource] = show(resource, value)
+    # What cannot be overcommitted must have a limit that equals the request.
+    if "/" in resource or resource.startswith("hugepages-"):
+        limits[resource] = requests[resource]
+    resources["requests"] = requests
+    return {**container, "resources": {**resources, **({"limits": limits} if limits else {})}}
