@@ -16,6 +16,9 @@ from msgspec import Struct
 
 from fairlead.kube.client import ApiClient
 from fairlead.kube.errors import ApiError, KubeError, Unreachable, Untrusted
+from fairlead.kube.paths import HOMES
+from fairlead.model.batchjob import AppKind
+from fairlead.model.esi import GROUP
 
 _log = structlog.get_logger("fairlead.kube")
 _REACH_AGAIN = 1.0
@@ -79,6 +82,30 @@ NEEDED = (
     Right("create", "events", "events.k8s.io"),
     Right("patch", "events", "events.k8s.io"),
 )
+
+_APPLICATIONS = [HOMES[kind] for kind in AppKind if kind is not AppKind.JOB]
+_EACH_ESI = ("get", "list", "watch", "create", "update", "patch", "delete")
+ESI_NEEDED = (
+    *(Right(verb, name, GROUP) for name in ("batchjobs", "schedulings", "testbeds") for verb in _EACH_ESI),
+    *(Right("patch", name, GROUP, "status") for name in ("batchjobs", "schedulings", "testbeds")),
+    *(Right("update", name, GROUP, "finalizers") for name in ("batchjobs", "testbeds")),
+    *(
+        Right(verb, home.resource, home.group)
+        for home in _APPLICATIONS
+        for verb in ("get", "list", "watch", "create", "delete")
+    ),
+    Right("get", "jobs", "batch"),
+    Right("create", "jobs", "batch"),
+    Right("create", "pods"),
+    *(Right(verb, "serviceaccounts") for verb in ("list", "watch")),
+    Right("create", "tokenreviews", "authentication.k8s.io"),
+    Right("create", "subjectaccessreviews", "authorization.k8s.io"),
+)
+"""What serving external schedulers needs besides. Of applications: get, to tell one of ours from another's
+that has its name. finalizers: some clusters ask for that of whoever makes objects that block their owner's
+deletion."""
+ESI_ENROL = (Right("patch", "nodes"),)
+"""For the debug verb that labels nodes; not needed to start."""
 
 
 def to_elect(namespace: str) -> tuple[Right, ...]:

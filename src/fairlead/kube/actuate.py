@@ -1,7 +1,7 @@
 """Carries out commands: which writer gets which, and what they share.
 
 Made and used by `kube.port`. The writers are `kube.bind`, `kube.claims`, `kube.patches`, `kube.announce`,
-`kube.evict`, `kube.end` and `kube.revoke`. Must not wait: `perform` only queues.
+`kube.evict`, `kube.end`, `kube.revoke` and `kube.objects`. Must not wait: `perform` only queues.
 """
 
 import asyncio
@@ -16,6 +16,7 @@ from fairlead.kube.claims import ClaimBinder
 from fairlead.kube.client import ApiClient
 from fairlead.kube.end import Ender
 from fairlead.kube.evict import Evictor
+from fairlead.kube.objects import ObjectWriter
 from fairlead.kube.outcomes import Fence, Metrics, Outcomes, Quiet, Stats, always
 from fairlead.kube.patches import Patches
 from fairlead.kube.revoke import Revoker
@@ -24,10 +25,13 @@ from fairlead.model.command import (
     Bind,
     BindClaim,
     Command,
+    CreateObject,
+    DeleteObject,
     End,
     Evict,
     PatchAnnotation,
     PatchCondition,
+    PatchObject,
     Revoke,
 )
 from fairlead.runtime.port import Inbox
@@ -43,6 +47,7 @@ class Actuator:
 
     handles: tuple[type, ...] = (
         Bind, BindClaim, Evict, End, Revoke, PatchCondition, PatchAnnotation, Announce,
+        CreateObject, PatchObject, DeleteObject,
     )  # fmt: skip
 
     def __init__(
@@ -74,6 +79,7 @@ class Actuator:
         self._ender = Ender(self._announcer, *writer, **limits)
         self._claims = ClaimBinder(*writer, **limits)
         self._revoker = Revoker(*writer, **limits)
+        self._objects = ObjectWriter(*writer, **limits)
         self._binder = Binder(
             client,
             self._outcomes,
@@ -112,6 +118,8 @@ class Actuator:
                 case Revoke():
                     self._patches.cancel(command.pod.uid)
                     self._revoker.add(command)
+                case CreateObject() | PatchObject() | DeleteObject():
+                    self._objects.add(command)
                 case _:
                     raise TypeError(f"the Kubernetes port does not perform {type(command).__name__}")
 
@@ -121,7 +129,7 @@ class Actuator:
     async def close(self) -> None:
         """Binds first; then a moment for the rest. Nobody waits for what may not be sent any more."""
         await self._binder.close(self._patience(2.0))
-        writers = (self._claims, self._evictor, self._ender, self._revoker)
+        writers = (self._claims, self._evictor, self._ender, self._revoker, self._objects)
         await asyncio.gather(*(writer.close(self._patience(2.0)) for writer in writers))
         await self._patches.close()
         await self._announcer.close(self._patience(1.0))

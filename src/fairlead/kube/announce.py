@@ -16,10 +16,11 @@ from typing import Any
 import msgspec
 import structlog
 
-from fairlead.kube.client import ApiClient, segment
+from fairlead.kube.client import MERGE_PATCH, ApiClient, segment
 from fairlead.kube.crew import Crew
 from fairlead.kube.errors import ApiError, KubeError
 from fairlead.kube.outcomes import Fence, Metrics, Quiet, Stats, always, count
+from fairlead.kube.paths import HOMES
 from fairlead.model.command import Announce, Bind, ObjectRef
 
 log = structlog.get_logger("fairlead.kube")
@@ -29,8 +30,8 @@ NAME_BYTES = 128
 SERIES_EVERY = 60.0
 """A repeat within this many seconds is only counted, and told with the next one."""
 YIELD = 1.0
-MERGE_PATCH = "application/merge-patch+json"
-API_VERSIONS = {"Job": "batch/v1", "ReplicaSet": "apps/v1", "StatefulSet": "apps/v1", "Deployment": "apps/v1"}
+OWNERS = dict.fromkeys(("ReplicaSet", "StatefulSet", "Deployment"), "apps/v1")
+API_VERSIONS = OWNERS | {kind: home.version for kind, home in HOMES.items()}
 
 Key = tuple[str, str, str]
 

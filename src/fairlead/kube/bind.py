@@ -39,6 +39,8 @@ class _Meta(Struct, rename="camel", omit_defaults=True):
     namespace: str
     uid: str
     resource_version: str = ""
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
 
 
 class _Target(Struct, rename="camel"):
@@ -74,7 +76,8 @@ _pod = msgspec.json.Decoder(WirePod).decode
 
 
 def binding(bind: Bind, version: int) -> bytes:
-    meta = _Meta(bind.name, bind.namespace, bind.pod, str(version) if version else "")
+    notes = dict(bind.labels), dict(bind.annotations)
+    meta = _Meta(bind.name, bind.namespace, bind.pod, str(version) if version else "", *notes)
     return _encode(_Binding(meta, _Target(bind.node)))
 
 

@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 import structlog
 
-from fairlead.kube.announce import MERGE_PATCH, Announcer
+from fairlead.kube.announce import Announcer
 from fairlead.kube.bind import pod_path
-from fairlead.kube.client import segment
+from fairlead.kube.client import MERGE_PATCH, segment
 from fairlead.kube.errors import ApiError, KubeError
 from fairlead.kube.insist import insist
 from fairlead.kube.writer import Writer

@@ -5,7 +5,7 @@ comes from the API server's own store and not from a cache. Must not begin anew 
 expires between two pages (410): what came before is the caller's, and void.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 
 import msgspec
 
@@ -20,11 +20,11 @@ TIMEOUT = 60.0
 _list = msgspec.json.Decoder(ObjectList).decode
 
 
-async def pages(client: ApiClient, path: str) -> AsyncIterator[ObjectList]:
-    """At least one page, though it may be empty. Raises KubeError."""
+async def pages(client: ApiClient, path: str, more: Mapping[str, str]) -> AsyncIterator[ObjectList]:
+    """At least one page, though it may be empty. `more` are parameters of each request. Raises KubeError."""
     token = ""
     while True:
-        params = {"limit": str(PAGE), **({"continue": token} if token else {})}
+        params = {"limit": str(PAGE), **more, **({"continue": token} if token else {})}
         page = _list(await client.get(path, params=params, timeout=TIMEOUT))
         yield page
         token = page.metadata.token

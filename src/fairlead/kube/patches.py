@@ -16,10 +16,11 @@ import structlog
 from msgspec import Struct
 
 from fairlead.kube.bind import pod_path
-from fairlead.kube.client import ApiClient, segment
+from fairlead.kube.client import MERGE_PATCH, STRATEGIC_MERGE, ApiClient
 from fairlead.kube.crew import Crew
 from fairlead.kube.errors import ApiError, KubeError
 from fairlead.kube.outcomes import Fence, Metrics, Quiet, Stats, TokenBucket, always, count
+from fairlead.kube.paths import HOMES
 from fairlead.model.command import ObjectRef, PatchAnnotation, PatchCondition
 from fairlead.wire import pod as wire_pod
 from fairlead.wire.structs import ObjectMeta, WirePod
@@ -42,6 +43,7 @@ class Wanted(NamedTuple):
     ref: ObjectRef
     path: str
     body: Callable[[ObjectRef], bytes]
+    content: str = STRATEGIC_MERGE
 
 
 def now_text() -> str:
@@ -69,15 +71,8 @@ def condition_patch(ref: ObjectRef, kind: str, status: str, reason: str, message
 
 
 def annotation_patch(ref: ObjectRef, key: str, value: str) -> bytes:
-    """A strategic-merge patch of one annotation; an empty value takes it away."""
+    """A merge patch of one annotation; an empty value takes it away."""
     return msgspec.json.encode({"metadata": {**metadata(ref), "annotations": {key: value or None}}})
-
-
-def object_path(ref: ObjectRef) -> str:
-    """Where the API server has a pod or a Job."""
-    if ref.kind == "Job":
-        return f"/apis/batch/v1/namespaces/{segment(ref.namespace)}/jobs/{segment(ref.name)}"
-    return pod_path(ref.namespace, ref.name)
 
 
 class Patches:
@@ -118,8 +113,9 @@ class Patches:
 
     def annotation(self, command: PatchAnnotation) -> None:
         body = partial(annotation_patch, key=command.key, value=command.value)
-        wanted = Wanted("annotation", command.ref, object_path(command.ref), body)
-        self._add(command.key, wanted)
+        ref = command.ref
+        path = HOMES[ref.kind].of(ref.namespace, ref.name)
+        self._add(command.key, Wanted("annotation", ref, path, body, MERGE_PATCH))
 
     def cancel(self, uid: str) -> None:
         """The pod is being bound: the bind writes the condition itself, and carries the version."""
@@ -192,7 +188,8 @@ class Patches:
         if not self._fence():
             return "fenced"
         try:
-            self._renew(wanted.ref.uid, await self._client.patch(wanted.path, wanted.body(wanted.ref)))
+            answer = await self._client.patch(wanted.path, wanted.body(wanted.ref), content=wanted.content)
+            self._renew(wanted.ref.uid, answer)
         except ApiError as error:
             if error.status not in (409, 422):
                 raise

@@ -6,18 +6,20 @@ not know the engine; all it keeps of the cluster is which shape each waiting pod
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-from fairlead.kube.access import Right, check_access
+from fairlead.kube.access import ESI_NEEDED, Right, check_access
 from fairlead.kube.actuate import Actuator
 from fairlead.kube.client import ApiClient
 from fairlead.kube.config import KubeAccess
+from fairlead.kube.esi_kinds import ESI_KINDS
 from fairlead.kube.outcomes import Fence, Stats, always
 from fairlead.kube.relist import relist
 from fairlead.kube.tally import Tally
 from fairlead.kube.things import ALL_KINDS
-from fairlead.kube.translate import Item, Kind, place, uid_of
+from fairlead.kube.translate import Item, Kind, KindOf, place, uid_of
 from fairlead.kube.watch import Reflector, SyncGate
 from fairlead.model.audit import Listing
 from fairlead.model.command import Command
@@ -25,7 +27,7 @@ from fairlead.model.event import Event, Listed, PodGone, PodSeen, Rewound
 from fairlead.model.pod import Shape
 from fairlead.runtime.port import Inbox
 
-WATCHES = 24
+WATCHES = 40
 """Connections beyond those of the binds: watches, conditions, Events."""
 
 
@@ -35,14 +37,14 @@ class ShapeBook:
     So a bind that met a conflict can tell a harmless change (a label, a condition) from one of the spec.
     """
 
-    def __init__(self, scheduler: str) -> None:
-        self._scheduler = scheduler
+    def __init__(self, *schedulers: str) -> None:
+        self._ours = frozenset(schedulers)
         self._shapes: dict[str, tuple[int, Shape]] = {}
 
     def learn(self, event: Item) -> None:
         match event:
             case PodSeen(pod):
-                if pod.node or pod.ended or pod.scheduler != self._scheduler:
+                if pod.node or pod.ended or pod.scheduler not in self._ours:
                     self._shapes.pop(pod.uid, None)
                     return
                 known = self._shapes.get(pod.uid)
@@ -68,12 +70,16 @@ class ShapeBook:
 
 
 class KubePort:
+    """`aliases` are other schedulerNames whose pods are ours; `esi`: external schedulers are served, too."""
+
     def __init__(
         self,
         access: KubeAccess,
         *,
         scheduler: str = "fairlead",
+        aliases: Sequence[str] = (),
         kinds: tuple[Kind, ...] = ALL_KINDS,
+        esi: bool = False,
         bind_parallelism: int = 64,
         request_timeout: float = 10.0,
         queue_timeout: float | None = None,
@@ -86,7 +92,8 @@ class KubePort:
         if registry is not None:
             registry.register(Tally(self.stats))
         self._kinds = kinds
-        self._book = ShapeBook(scheduler)
+        self._esi = esi
+        self._book = ShapeBook(scheduler, *aliases)
         self._client = ApiClient(
             access,
             connections=bind_parallelism + WATCHES,
@@ -110,10 +117,10 @@ class KubePort:
 
     async def check_access(self, more: Sequence[Right] = ()) -> None:
         """KubeError if this cluster cannot be scheduled with these credentials."""
-        await check_access(self._client, more)
+        await check_access(self._client, (*more, *(ESI_NEEDED if self._esi else ())))
 
     async def relist(self) -> list[Listing]:
-        """What the cluster has now of all that is watched. KubeError if it cannot be listed."""
+        """What the cluster has now of all that audits look at. KubeError if it cannot be listed."""
         return await relist(self._client, self._kinds)
 
     async def catch_up(self) -> list[Event]:
@@ -127,9 +134,10 @@ class KubePort:
 
     async def run(self, inbox: Inbox) -> None:
         self._actuator.attach(inbox)
-        gate = SyncGate(self._kinds)
+        kinds: tuple[KindOf[Any], ...] = (*self._kinds, *(ESI_KINDS if self._esi else ()))
+        gate = SyncGate(kinds)
         async with asyncio.TaskGroup() as group:
-            for kind in self._kinds:
+            for kind in kinds:
                 learn = self._book.learn if kind.name == "Pod" else None
                 group.create_task(Reflector(self._client, kind, inbox, gate, self.stats, learn).run())
 

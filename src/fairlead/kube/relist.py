@@ -48,7 +48,7 @@ async def _whole(client: ApiClient, kind: Kind) -> Listing:
     items: dict[str, Told] = {}
     unread: dict[str, None] = {}
     version = 0
-    async for page in pages(client, kind.path):
+    async for page in pages(client, kind.path, kind.params):
         version = version_of(page.metadata.resource_version)
         for count, raw in enumerate(page.items):
             item = kind.seen(raw, _uncounted)

@@ -12,6 +12,7 @@ import msgspec
 import structlog
 
 from fairlead.model.event import (
+    EsiSeen,
     Event,
     NodeGone,
     NodeSeen,
@@ -58,7 +59,8 @@ class KindOf(NamedTuple, Generic[S]):
     """How one kind is listed and read. `seen` may answer None for an object that cannot be read.
 
     An `optional` one may be unknown to the server: then there are none. Where the end of an object is told
-    with how it was, `last` reads that; `gone` is for where nothing of it can be read.
+    with how it was, `last` reads that; `gone` is for where nothing of it can be read. With a `selector`
+    (labels, as the API has it) only those are looked at that carry them.
     """
 
     name: str
@@ -68,9 +70,16 @@ class KindOf(NamedTuple, Generic[S]):
     gone: Callable[[str, int], Item]
     optional: bool = False
     last: Callable[[Body, Counter], Item | None] | None = None
+    selector: str = ""
+
+    @property
+    def params(self) -> dict[str, str]:
+        """What every list and watch of it asks for."""
+        return {"labelSelector": self.selector} if self.selector else {}
 
 
 Kind = KindOf[Seen]
+EsiKind = KindOf[EsiSeen]
 
 
 def uid_of(event: Item) -> str:
@@ -86,6 +95,8 @@ def uid_of(event: Item) -> str:
             return owner.uid
         case ThingSeen(uid):
             return uid
+        case EsiSeen(thing):
+            return thing.uid
         case _:
             return ""
 
@@ -107,6 +118,8 @@ def place(event: Item) -> tuple[int, int, str]:
             return 0, owner.version, owner.uid
         case ThingSeen(uid, version):
             return 0, version, uid
+        case EsiSeen(thing):
+            return getattr(thing, "created", 0), thing.version, thing.uid
         case _:
             return 0, 0, ""
 
@@ -124,6 +137,8 @@ def version_in(event: Item) -> int:
             return owner.version
         case ThingSeen(_, version):
             return version
+        case EsiSeen(thing):
+            return thing.version
         case _:
             return 0
 

@@ -206,13 +206,14 @@ class Reflector:
         self._stats[name] = self._stats.get(name, 0) + by
 
     async def _list_if_there(self) -> None:
-        """A kind that the server does not know has no objects, until it does."""
+        """A kind that the server does not know, or no longer, has no objects, until it does."""
         try:
             await self._list()
         except ApiError as error:
             if error.status != 404 or not self._kind.optional:
                 raise
-            self._put(self._gate.listed(self._kind))
+            gone = [Listed(self._kind.name, (), self._highest)] if self._highest else []
+            self._put([*gone, *self._gate.listed(self._kind)])
             self._count(f"absent_{self._kind.name}")
             await asyncio.sleep(self._absent)
 
@@ -242,6 +243,7 @@ class Reflector:
             "resourceVersionMatch": "NotOlderThan",
             "allowWatchBookmarks": "true",
             "timeoutSeconds": str(random.randint(*WATCH_SECONDS)),
+            **self._kind.params,
         }
         found = Found()
         splitter = LineSplitter()
@@ -281,7 +283,7 @@ class Reflector:
     async def _paged_list(self) -> None:
         """Pages of one snapshot; all carry its version. A page that expired (410) starts anew."""
         found, version = Found(), 0
-        async for page in pages(self._client, self._kind.path):
+        async for page in pages(self._client, self._kind.path, self._kind.params):
             for raw in page.items:
                 item = self._kind.seen(raw, self._count)
                 found.add(item, "" if item else uid_in(raw))
@@ -322,6 +324,7 @@ class Reflector:
             "allowWatchBookmarks": "true",
             "resourceVersion": self._version,
             "timeoutSeconds": str(random.randint(*WATCH_SECONDS)),
+            **self._kind.params,
         }
         splitter = LineSplitter()
         opened, told = time.monotonic(), False
