@@ -50,14 +50,14 @@ def reply(answer: Struct | dict[str, Any], status: int = 200) -> Response:
     return Response(body + b"\n", status, HEADERS, media_type="application/json")
 
 
-def _number(request: Request, name: str, default: int, most: int) -> int:
+def number(request: Request, name: str, default: int, most: int) -> int:
     text = request.query_params.get(name, str(default))
     if not (text.isascii() and text.isdigit() and len(text) < 10 and int(text) <= most):
         raise HTTPException(400, f"{name} is {text!r}, not a whole number from 0 to {most}")
     return int(text)
 
 
-def _flag(request: Request, name: str, default: str = "false") -> bool:
+def flag(request: Request, name: str, default: str = "false") -> bool:
     text = request.query_params.get(name, default).lower()
     if text not in ("true", "false", "1", "0", ""):
         raise HTTPException(400, f"{name} is {text!r}, neither true nor false")
@@ -90,10 +90,10 @@ class Answers:
 
     async def queue(self, request: Request) -> Response:
         page = await self.source.queue(
-            ended=_flag(request, "all"),
+            ended=flag(request, "all"),
             namespace=request.query_params.get("namespace", ""),
-            limit=_number(request, "limit", 100, MOST_ROWS),
-            offset=_number(request, "offset", 0, 10**8),
+            limit=number(request, "limit", 100, MOST_ROWS),
+            offset=number(request, "offset", 0, 10**8),
         )
         return reply(page)
 
@@ -118,7 +118,7 @@ class Answers:
 
     async def audit(self, request: Request) -> Response:
         """POST makes one, GET tells the last."""
-        nodes, repair = _flag(request, "nodes", "true"), _flag(request, "repair", "true")
+        nodes, repair = flag(request, "nodes", "true"), flag(request, "repair", "true")
         if request.method == "POST":
             report = await self.source.audit(repair)
             if report is None:

@@ -1,8 +1,8 @@
 """What ESI's clients see, encoded once per change: three tables of objects, and what has changed in them.
 
-Kept by `api.esi.feed` from the state of whichever life of the engine is on; answered from by `api.esi.rest`.
-A look costs a comparison of identities per object: things and statuses are never changed in place. It must
-not change the state.
+Kept by `api.esi.events` from the state of whichever life of the engine is on; read by `api.esi.rest`. A look
+costs a comparison of identities per object: things and statuses are never changed in place. It must not
+change the state.
 """
 
 from collections.abc import Callable, Mapping

@@ -6,14 +6,22 @@ not have (problems, reason, position, fairlead) are left out where there is noth
 """
 
 import re
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 from msgspec import Struct
 
 from fairlead.model.batchjob import BatchJob, BatchJobStatus, ScheduledEvent
-from fairlead.model.esi import GROUP, VERSION, Ref, SlotStatus, Testbed, TestbedStatus
-from fairlead.model.scheduling import Scheduling, SchedulingOptions, SchedulingStatus
+from fairlead.model.esi import Ref, SlotStatus, Testbed, TestbedStatus
+from fairlead.model.scheduling import (
+    Scheduling,
+    SchedulingOptions,
+    SchedulingSpec,
+    SchedulingStatus,
+    SlotBased,
+    SlotJob,
+    SlotMode,
+)
 
 MODES = ("STRICT", "RELAXED")
 LONGEST_NAME = 253
@@ -68,13 +76,23 @@ class SlotsShape(Struct, frozen=True):
     mode: str = MODES[0]
 
 
-class SchedulingShape(Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """`queue` or `slots`. Of a body, `state`, `jobStatus` and what follows `fairlead` are not read."""
+class SchedulingBody(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """What POST reads of a Scheduling; `checked` says what must be there."""
+
+    name: str = ""
+    test_bed: str = ""
+    queue: list[str] | None = None
+    slots: SlotsShape | None = None
+    fairlead: SchedulingOptions | None = None
+
+
+class SchedulingShape(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """`queue` or `slots`, as in a body."""
 
     name: str
     test_bed: str
-    state: str = ""
-    job_status: list[StageShape] | None = None
+    state: str
+    job_status: list[StageShape]
     queue: list[str] | None = None
     slots: SlotsShape | None = None
     fairlead: SchedulingOptions = SchedulingOptions()
@@ -158,9 +176,9 @@ def read(body: bytes, form: type[_T]) -> _T:
         raise ShapeError(f"the body is no JSON: {error}") from error
 
 
-def checked(body: bytes) -> SchedulingShape:
+def checked(body: bytes) -> SchedulingBody:
     """A Scheduling to be stored. Raises ShapeError."""
-    found = read(body, SchedulingShape)
+    found = read(body, SchedulingBody)
     _must_be_name("name", found.name)
     _must_be_name("testBed", found.test_bed)
     if (found.queue is None) == (found.slots is None):
@@ -206,23 +224,15 @@ def _must_be_name(where: str, name: str) -> None:
         )
 
 
-def manifest(shape: SchedulingShape, namespace: str) -> dict[str, Any]:
-    """The Scheduling that a checked body asks for, as a custom resource."""
-
-    def full(name: str) -> dict[str, str]:
-        return {"namespace": namespace, "name": name}
-
-    spec: dict[str, Any] = {"testbed": full(shape.test_bed)}
-    if shape.queue is not None:
-        spec["queueBased"] = [full(name) for name in shape.queue]
-    if shape.slots is not None:
-        jobs = [{"name": full(each.name), "slotIds": each.slots} for each in shape.slots.jobs]
-        spec["slotBased"] = {"mode": shape.slots.mode.lower(), "jobs": jobs}
-    if shape.fairlead != SchedulingOptions():
-        spec["fairlead"] = msgspec.to_builtins(shape.fairlead)
-    return {
-        "apiVersion": f"{GROUP}/{VERSION}",
-        "kind": "Scheduling",
-        "metadata": full(shape.name),
-        "spec": spec,
-    }
+def spec_of(body: SchedulingBody, namespace: str) -> SchedulingSpec:
+    """The spec that a checked body asks for."""
+    slots = None
+    if body.slots is not None:
+        jobs = [SlotJob(Ref(namespace, each.name), each.slots) for each in body.slots.jobs]
+        slots = SlotBased(jobs, SlotMode(body.slots.mode.lower()))
+    return SchedulingSpec(
+        testbed=Ref(namespace, body.test_bed),
+        queue_based=None if body.queue is None else [Ref(namespace, name) for name in body.queue],
+        slot_based=slots,
+        fairlead=body.fairlead or SchedulingOptions(),
+    )
