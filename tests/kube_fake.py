@@ -50,6 +50,8 @@ def bookmark(version: int, end: bool = False) -> bytes:
 class FakeApi:
     def __init__(self) -> None:
         self.pods: dict[tuple[str, str], dict[str, Any]] = {}
+        self.things: dict[tuple[str, str, str], dict[str, Any]] = {}
+        """All that is neither pod nor Job, by (plural, namespace, name)."""
         self.version = 100
         self.bound: list[str] = []
         """The uid of each pod that was bound, in order."""
@@ -118,7 +120,46 @@ class FakeApi:
             return self._pod(request, parts[3], parts[5], parts[6:], body)
         if parts[:4] == ["apis", "batch", "v1", "namespaces"] and len(parts) == 7:
             return self._pod(request, parts[4], parts[6], [], body)  # a Job is kept like a pod
+        if parts[0] == "apis" and parts[3:4] == ["namespaces"] and len(parts) >= 6:
+            return self._thing(request, (parts[5], parts[4]), parts[6:], body)
         return self._page(request)
+
+    def _thing(
+        self, request: web.Request, home: tuple[str, str], rest: list[str], body: Any
+    ) -> web.StreamResponse:
+        if request.method == "POST":
+            if (*home, body["metadata"]["name"]) in self.things:
+                return status(409, "AlreadyExists")
+            return web.json_response(self.keep(home[0], home[1], body), status=201)
+        thing = self.things.get((*home, rest[0]))
+        if thing is None:
+            return status(404, "NotFound", f'{home[0]} "{rest[0]}" not found')
+        if request.method == "GET":
+            return web.json_response(thing)
+        wanted = body["metadata"] if request.method == "PATCH" else body.get("preconditions", {})
+        if wanted.get("uid", thing["metadata"]["uid"]) != thing["metadata"]["uid"]:
+            if request.method == "PATCH":
+                return status(422, "Invalid", "metadata.uid: Invalid value: field is immutable")
+            return status(409, "Conflict", "UID in precondition")
+        if (
+            wanted.get("resourceVersion", thing["metadata"]["resourceVersion"])
+            != thing["metadata"]["resourceVersion"]
+        ):
+            return status(409, "Conflict", "the object has been modified")
+        if request.method == "DELETE":
+            del self.things[(*home, rest[0])]
+            return status(200)
+        merge(thing, {"status": body["status"]} if rest[1:] == ["status"] else body)
+        self.touch(thing)
+        return web.json_response(thing)
+
+    def keep(self, plural: str, namespace: str, thing: dict[str, Any]) -> dict[str, Any]:
+        """As if somebody had created it."""
+        meta = thing["metadata"]
+        meta.setdefault("uid", f"uid-{namespace}-{meta['name']}")
+        self.touch(thing)
+        self.things[plural, namespace, meta["name"]] = thing
+        return thing
 
     def _pod(
         self, request: web.Request, namespace: str, name: str, sub: list[str], body: Any
@@ -192,6 +233,17 @@ class FakeApi:
         if number + 1 < len(self.pages):
             meta["continue"] = str(number + 1)
         return web.json_response({"metadata": meta, "items": self.pages[number] if self.pages else []})
+
+
+def merge(into: dict[str, Any], changes: dict[str, Any]) -> None:
+    """A merge patch (RFC 7386)."""
+    for key, value in changes.items():
+        if value is None:
+            into.pop(key, None)
+        elif isinstance(value, dict) and isinstance(into.get(key), dict):
+            merge(into[key], value)
+        else:
+            into[key] = value
 
 
 def answers(code: int, reason: str = "", message: str = "", **headers: str) -> Answer:
