@@ -19,6 +19,7 @@ from msgspec import Struct, structs
 
 from fairlead.api.server import Server
 from fairlead.api.source import EngineSource
+from fairlead.app_esi import EsiOptions, EsiPart
 from fairlead.app_ledger import LedgerPort
 from fairlead.control import RECONCILERS
 from fairlead.core.engine import Engine
@@ -32,17 +33,19 @@ from fairlead.kube.port import KubePort
 from fairlead.kube.things import SOURCE
 from fairlead.model.group import GroupRecord
 from fairlead.model.settings import Settings
-from fairlead.runtime import address, config, eventloop, logs
+from fairlead.runtime import address, config, eventloop, logs, policy_process
 from fairlead.runtime.audit import INTERVAL, Auditor
 from fairlead.runtime.clock import Clock
-from fairlead.runtime.config import Given, Reloading
+from fairlead.runtime.config import Given
 from fairlead.runtime.datafolder import DataFolder
 from fairlead.runtime.errors import ConfigError
 from fairlead.runtime.loop import Loop, Observer
 from fairlead.runtime.metrics import Metrics
 from fairlead.runtime.planner import Planner
+from fairlead.runtime.policies import Policies
 from fairlead.runtime.port import Inbox, Port
 from fairlead.runtime.record import Recorder, Recording, Recordings
+from fairlead.runtime.reloading import Reloading
 from fairlead.runtime.reports import Reports
 from fairlead.store import reader
 from fairlead.store.folder import default_data_dir
@@ -89,6 +92,10 @@ class Options(Struct, frozen=True):
     retry_period: float = 2.0
     lease_name: str = "fairlead"
     lease_namespace: str = ""
+    also_listen: tuple[int, ...] = ()
+    """More ports of the HTTP server, on the same host."""
+    esi: EsiOptions | None = None
+    """External schedulers are served."""
 
     @property
     def given(self) -> Given:
@@ -100,6 +107,7 @@ class Options(Struct, frozen=True):
             looks=self.queue_depth,
             match=self.match,
             scheduler=self.scheduler,
+            aliases=self.esi.aliases if self.esi else (),
         )
 
     @property
@@ -126,7 +134,11 @@ class StoreHistory:
 def run(options: Options) -> None:
     """Run a scheduler until SIGINT or SIGTERM. Raises KubeError, StoreError or ConfigError for people."""
     logs.configure(options.log_format)
+    if options.esi is not None:
+        options.esi.check(options.host)
     settings = config.settings(options.given)
+    if settings.function is not None:
+        policy_process.check(settings.function)
     if options.leader_elect and not options.database_url:
         raise ConfigError(
             "--leader-elect needs --database-url: replicas share a PostgreSQL of yours, the one inside "
@@ -152,10 +164,13 @@ class Life:
         self.metrics = Metrics()
         self.engine = Engine(structs.replace(settings, sources=(*settings.sources, SOURCE)), RECONCILERS)
         self._reports = Reports(self.engine, self.metrics)
+        self.policies = Policies(self.engine.state, self.metrics.registry)
         self._clock = Clock()
         self.kube = KubePort(
             access,
             scheduler=settings.scheduler,
+            aliases=settings.aliases,
+            esi=options.esi is not None,
             bind_parallelism=options.bind_parallelism,
             request_timeout=settings.request_timeout / 1000,
             pod_events=options.pod_events,
@@ -177,21 +192,24 @@ class Life:
         if elector is not None:
             self.metrics.leads(lambda: elector.allowed() > 0)
 
-    async def run(self, record: Path | None, on_lead: Callable[[], None]) -> str:
+    async def run(
+        self, record: Path | None, on_lead: Callable[[], None], more: Sequence[Observer] = ()
+    ) -> str:
         """Until the process is told to end (then `stopped`), or may lead no longer: then the reason."""
         recordings: list[Recording] = (
             [Recorder(record, self.engine.state.settings)] if record is not None else []
         )
-        ports: list[Port] = [self.store, self.kube, Planner(self._reports.cycle), self.auditor]
-        observers: list[Observer] = [self._reports.batch, self.auditor.batch]
+        ports: list[Port] = [self.store, self.kube, Planner(self._reports.cycle, self.policies), self.auditor]
+        observers: list[Observer] = [self._reports.batch, self.auditor.batch, *more]
         if self.options.ledger:
             ledger = self._ledger()
             ports.append(ledger)
             observers.append(ledger.batch)
             recordings.append(ledger.segments)
+            self.policies.rows = ledger.tell
         loop = Loop(self.engine, ports, self._clock, Recordings(*recordings), observers)
         self._inbox = loop.inbox
-        reloading = Reloading(self.options.given, self.settings, loop.inbox)
+        reloading = Reloading(self.options.given, self.settings, loop.inbox, self.policies.again)
         if self.options.config is not None:
             _on_signal(signal.SIGHUP, reloading)
         running = asyncio.create_task(loop.run(), name="scheduler")
@@ -281,7 +299,10 @@ async def serve(options: Options, settings: Settings, data: Path) -> None:
     standby = (lambda: elector.standing) if elector else str
     source = EngineSource(life.engine.state, life.metrics, history, standby=standby)
     source.auditor = life.auditor
-    server = Server(source, host=options.host, port=options.port)
+    source.remark = lambda: life.policies.remark()
+    esi = options.esi and EsiPart(options.esi, access, life.engine.state, elector)
+    routes = esi.routes() if esi else ()
+    server = Server(source, options.host, options.port, options.also_listen, routes)
     door = _door(options, source)
     try:
         await asyncio.to_thread(life.store.check)
@@ -298,16 +319,20 @@ async def serve(options: Options, settings: Settings, data: Path) -> None:
         _log.info("scheduler started", **started)
         on_lead = partial(tell_address, data, server.url, leads=True)
         for record in recordings(options.record):
-            lost = await life.run(record, on_lead)
+            lost = await life.run(record, on_lead, esi.observers if esi else ())
             if life.stopped or not lost:
                 break
             _log.warning("steps down", reason=lost)
             life = Life(options, life.settings, access, data, elector)
             source.turn_to(life.engine.state, life.metrics, life.auditor)
+            if esi:
+                esi.turn_to(life.engine.state)
         _log.info("scheduler stopped")
     finally:
         if door is not None:
             await door.stop()
+        if esi:
+            await esi.close()
         await server.stop()
         await life.kube.close()
         await client.close()

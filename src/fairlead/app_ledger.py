@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry, Gauge
 from fairlead.core.engine import Engine
 from fairlead.model.command import Command
 from fairlead.model.event import Event
+from fairlead.model.record import Change, Part
 from fairlead.runtime.decisions import Decisions
 from fairlead.runtime.port import Inbox
 from fairlead.runtime.segmenting import HOUR, Segments
@@ -66,6 +67,10 @@ class LedgerPort:
                 tell(events, commands, taken)
             except Exception:
                 _log.exception("a batch is missing in the ledger")
+
+    def tell(self, change: Change) -> None:
+        """A row of somebody else's."""
+        self._decisions.dropped += not self._ledger.put(Part((change,)))
 
     async def run(self, inbox: Inbox) -> None:  # noqa: ARG002  it tells nothing
         """Write behind, until cancelled."""

@@ -24,8 +24,9 @@ from fairlead.model.settings import (
     Settings,
     single,
 )
-from fairlead.runtime.config import Given, Reloading, settings
+from fairlead.runtime.config import Given, settings
 from fairlead.runtime.errors import ConfigError
+from fairlead.runtime.reloading import Reloading
 
 HOUR = 3_600_000
 FULL = """
@@ -235,7 +236,7 @@ QUEUE_KEYS = (
 )
 CHOICES = "choose one of:"
 NO_NAME = "is no name: 1 to 63 letters, digits, '-', '_' or '.', no sign at an end"
-TOP = "scheduler-name, match, pace, retention, topology, queues, partitions"
+TOP = "scheduler-name, match, pace, retention, topology, queues, partitions, policy-function"
 DURATION = "is no duration above zero such as 90s, 2h30m or 3600 (seconds)"
 QUOTES = "a text (put it into quotes if it is meant as one)"
 
@@ -423,7 +424,11 @@ def test_the_page_names_every_key_and_every_choice(tmp_path: Path):
         key for row in re.findall(r"^\| (`.*?) \|", PAGE, re.MULTILINE) for key in re.findall("`(.*?)`", row)
     }
     known = re.findall(
-        "known here: (.*)", complaint(tmp_path, "x: 1") + "\n" + complaint(tmp_path, "queues: [{x: 1}]")
+        "known here: (.*)",
+        "\n".join(
+            complaint(tmp_path, text)
+            for text in ("x: 1", "queues: [{x: 1}]", "policy-function: {function: a:b, x: 1}")
+        ),
     )
     assert keys == {key for line in known for key in line.split(", ")}
     assert re.findall(r"^- `([a-z]+)`: ", PAGE, re.MULTILINE) == [

@@ -104,6 +104,8 @@ class EngineSource:
         self._standby = standby
         self.auditor: Auditor | None = None
         """Who can hold the state against the cluster; nobody where there is none."""
+        self.remark: Callable[[], str] = str
+        """What people are to know beside every answer; "" if nothing."""
         self.turn_to(state, self._metrics)
 
     def turn_to(self, state: State, metrics: Metrics, auditor: Auditor | None = None) -> None:
@@ -115,8 +117,11 @@ class EngineSource:
         return max(self._state.now, self._clock())
 
     def _warnings(self) -> tuple[str, ...]:
-        health = self.health()
-        return () if health.ready else tuple(f"nothing is started: {reason}" for reason in health.reasons)
+        health, remark = self.health(), self.remark()
+        said = (remark,) if remark else ()
+        if health.ready:
+            return said
+        return (*said, *(f"nothing is started: {reason}" for reason in health.reasons))
 
     async def queue(self, *, ended: bool, namespace: str, limit: int, offset: int) -> QueuePage:
         records, warnings = await self._past() if ended else ([], ())

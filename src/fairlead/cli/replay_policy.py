@@ -60,7 +60,9 @@ def play_and_tell(asked: Asked, found: Recorded) -> None:
 def simulated(found: Settings) -> Settings:
     """As `fairlead simulate` runs: a cycle whenever something has happened, the sources of a simulation."""
     plain = Settings()
-    return structs.replace(found, pace=0, advise=False, sources=plain.sources, scheduler=plain.scheduler)
+    return structs.replace(
+        found, pace=0, advise=False, sources=plain.sources, scheduler=plain.scheduler, function=None
+    )
 
 
 def _named(given: Given, chosen: Settings) -> str:

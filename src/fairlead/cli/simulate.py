@@ -5,15 +5,24 @@ the simulator only when it is about to run. Must not hold any logic of its own.
 """
 
 import importlib
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import typer
+from msgspec import structs
 
 from fairlead.cli.errors import CliError
 from fairlead.cli.scheduler import one_of
-from fairlead.model.settings import HYBRID_DEPTH, MATCHES, POLICIES, QueueSettings, Settings
+from fairlead.model.settings import (
+    HYBRID_DEPTH,
+    MATCHES,
+    POLICIES,
+    PolicyFunction,
+    QueueSettings,
+    Settings,
+)
 
 EPILOG = """Examples:
 
@@ -24,6 +33,8 @@ fairlead simulate log.swf --procs 128 --compare fcfs,easy,hybrid:8,conservative 
 fairlead simulate openb_pods.csv --nodes-file openb_nodes.csv --limit 1000 -o json
 
 fairlead simulate night-shift.scn
+
+fairlead simulate log.swf --policy-function mine.py:plan --compare fcfs,easy
 
 fairlead simulate --faults 1 --seeds 1000"""
 REPORTS = (".html", ".svg")
@@ -37,7 +48,8 @@ class Shape(StrEnum):
 
 
 class Choice(NamedTuple):
-    """A policy as it is called in tables and file names, and the settings it is played under."""
+    """A policy as it is called in tables and file names, and the settings it is played under, which may name
+    a policy function."""
 
     label: str
     settings: Settings
@@ -83,6 +95,12 @@ def simulate(
     compare: Annotated[
         str, typer.Option(metavar="A,B,…", help="Play under each of these policies; hybrid:8 has depth 8.")
     ] = "",
+    policy_function: Annotated[
+        str,
+        typer.Option(
+            metavar="FILE.py:NAME", help="Let this Python function plan, or module:NAME (docs/policies.md)."
+        ),
+    ] = "",
     reservation_depth: Annotated[
         int | None,
         typer.Option(
@@ -124,21 +142,30 @@ def simulate(
     broke, in the fewest lines.
     """
     machine = Machine(procs, nodes, nodes_file, limit, strict)
-    given = policy, compare, reservation_depth is not None, queue_depth, promises, match != "first", *machine
+    given = (
+        *(policy, compare, policy_function, reservation_depth is not None, queue_depth, promises),
+        *(match != "first", *machine),
+    )
     if input_ is None or faults or seeds or steps:
-        others = any((input_, *given[:6], *machine._replace(nodes=0), out, report))
+        others = any((input_, *given[:7], *machine._replace(nodes=0), out, report))
         return _random_worlds(faults, seeds, steps, nodes, output, others)
     if report is not None and report.suffix not in REPORTS:
         raise CliError(f"--report {report}: name it {' or '.join(f'*{ending}' for ending in REPORTS)}")
     if sum((bool(procs), bool(nodes), nodes_file is not None)) > 1:
         raise CliError("--procs, --nodes and --nodes-file each say what the machine is: give one of them")
-    names = _names(policy, compare, reservation_depth)
+    own = bool(policy_function) and not compare
+    if own and (policy or reservation_depth is not None):
+        raise CliError("--policy-function takes the place of --policy; --compare plays it beside others")
+    names = [] if own else _names(policy, compare, reservation_depth)
     one_of("--match", match, MATCHES)
     alone = not any(given) and report is None
     choices = tuple(
         Choice(label, settings(name, depth, match=match, looks=queue_depth, promises=promises))
         for label, name, depth in names
     )
+    if policy_function:
+        plain = settings("fcfs", HYBRID_DEPTH, match=match, looks=queue_depth, promises=promises)
+        choices += (_own(policy_function, plain, [label for label, _, _ in names]),)
     asked = Asked(input_, alone, choices, bool(compare), machine, out, report, output.value, verbose)
     return importlib.import_module("fairlead.cli.simulate_run").run(asked)
 
@@ -176,6 +203,19 @@ def _names(policy: str, compare: str, depth: int | None) -> list[tuple[str, str,
     if twice:
         raise CliError(f"--compare names {twice} twice")
     return found
+
+
+def _own(function: str, plain: Settings, taken: Sequence[str]) -> Choice:
+    """The policy function, called by its own name alone."""
+    place, colon, name = function.rpartition(":")
+    if not (place and colon and name):
+        raise CliError(f"--policy-function {function}: write it as FILE.py:NAME or module:NAME")
+    if name in taken:
+        raise CliError(
+            f"--policy-function {function}: --compare names {name}, too; call the function otherwise"
+        )
+    own = PolicyFunction(function, "live", path=str(Path.cwd()))
+    return Choice(name, structs.replace(plain, function=own))
 
 
 def _name(text: str) -> tuple[str, str, int]:

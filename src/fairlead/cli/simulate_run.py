@@ -19,11 +19,15 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from fairlead.cli import simulate_scenario, simulate_show, simulate_words, words
 from fairlead.cli.errors import CliError
 from fairlead.cli.simulate import Asked, Choice
+from fairlead.model.settings import PolicyFunction as Named
+from fairlead.runtime import policy_worker
+from fairlead.runtime.policy_pipe import AnswerError, PolicyFunction
 from fairlead.sim import figure, inputs, play, report, report_csv
 from fairlead.sim.report import Summary
 from fairlead.sim.workload import Result, Workload
 
 INTERRUPTED = 130
+_REFUSALS = 3
 
 
 class Interrupt:
@@ -63,15 +67,17 @@ def run(asked: Asked) -> None:
             _try(path)
     if is_scenario:
         return _scenario(asked)
+    functions = [_function(choice.settings.function) for choice in asked.choices]
     workload = inputs.load(asked.input, **asked.machine._asdict())
     if asked.output == "table":
         simulate_show.tell_faults(workload.faults, asked.verbose)
     interrupt = Interrupt()
     results: list[Result] = []
-    for choice, path in zip(asked.choices, outs, strict=True):
+    for choice, path, function in zip(asked.choices, outs, functions, strict=True):
         if interrupt.wanted:
             break
-        results.append(play_one(workload, choice, interrupt))
+        results.append(play_one(workload, choice, interrupt, function))
+        _tell_refused(results[-1])
         if path is not None:
             _write_csv(results[-1], path)
     _answer(asked, workload, results)
@@ -114,7 +120,22 @@ def _try(path: Path) -> None:
 # -- playing -----------------------------------------------------------------------------------------
 
 
-def play_one(workload: Workload, choice: Choice, interrupt: Interrupt) -> Result:
+def _function(named: Named | None) -> PolicyFunction | None:
+    """What is called so, in this process. Raises ConfigError."""
+    return None if named is None else policy_worker.load(named.name, named.path)
+
+
+def _tell_refused(result: Result) -> None:
+    """What a policy function decided in vain: how often, and the first ones."""
+    if result.refused:
+        typer.echo(f"{result.policy}: {len(result.refused):,} decisions refused, the first:", err=True)
+        for text in result.refused[:_REFUSALS]:
+            typer.echo(f"  {words.clean(text)}", err=True)
+
+
+def play_one(
+    workload: Workload, choice: Choice, interrupt: Interrupt, function: PolicyFunction | None = None
+) -> Result:
     """One simulation, with a bar on a terminal and its speed on stderr."""
     bar = Progress(
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("jobs"),
@@ -128,7 +149,16 @@ def play_one(workload: Workload, choice: Choice, interrupt: Interrupt) -> Result
         def progress(ended: int, total: int, now: int) -> None:
             bar.update(task, completed=ended, total=total, now=f"at {words.span(now)}")
 
-        result = play.play(workload, choice.settings, progress=progress, stop=lambda: interrupt.wanted)
+        try:
+            result = play.play(
+                workload,
+                choice.settings,
+                progress=progress,
+                stop=lambda: interrupt.wanted,
+                function=function,
+            )
+        except AnswerError as error:
+            raise CliError(f"policy function {choice.label}: {error}") from None
     took = max(time.perf_counter() - begun, 1e-9)
     ended = sum(row.end >= 0 for row in result.rows)
     jobs = "job" if ended == 1 else "jobs"

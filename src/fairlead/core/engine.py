@@ -11,7 +11,7 @@ from fairlead.core.explain import POSSIBLE, possibility
 from fairlead.core.groups import forget, sequence
 from fairlead.core.live import Group
 from fairlead.core.picture import columns, take
-from fairlead.core.poison import look_at, take_in, unplannable
+from fairlead.core.poison import look_at, settle_slots, take_in, unplannable
 from fairlead.core.policy import lookahead
 from fairlead.core.reduce import regroup
 from fairlead.core.state import IDLE, State
@@ -29,8 +29,6 @@ and `State.drop_intent`."""
 
 PATIENCE = 60_000
 """Milliseconds until a plan that has not come is given up; twice as long for the next, and so on."""
-OWN = "fairlead"
-"""The source of plans that answer Propose; others come from outside."""
 
 
 class Engine:
@@ -70,7 +68,7 @@ class Engine:
         touched = self._groups(self._touched)
         for reconcile in self.reconcilers:
             commands += reconcile(state, touched)
-            if state.touched or state.loose or state.noted:
+            if state.touched or state.loose or state.noted or state.esi.unsettled:
                 self._settle()
                 touched = self._groups(self._touched)
         commands += self._saves(touched)
@@ -94,7 +92,8 @@ class Engine:
             regroup(state)
         if state.unsequenced:
             sequence(state)
-        while state.touched:
+        while state.touched or state.esi.unsettled:
+            settle_slots(state)
             touched, state.touched = state.touched, {}
             self._touched.update(touched)
             for group in self._groups(touched):
@@ -111,7 +110,7 @@ class Engine:
         if own:
             state.planning = IDLE
             self._patience = PATIENCE
-        elif plan.source == OWN:  # an answer that was heard before: its id is spent
+        elif plan.answers:  # an answer that was heard before: its id is spent
             return []
         if not state.ready:
             state.reopen()
@@ -185,10 +184,11 @@ class Engine:
             if not 0 < state.next_wake() <= due:
                 state.wake(due, "")
             return []
-        if not state.freed and not state.due_now and self._all_behind():
+        everybody = state.freed or state.settings.live
+        if not everybody and not state.due_now and self._all_behind():
             state.dirty = False
             return []
-        snapshot = take(state, state.freed)
+        snapshot = take(state, everybody)
         state.dirty = state.freed = False
         state.planning, self._last_propose = state.version, state.now
         state.arrivals = []

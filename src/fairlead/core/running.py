@@ -24,11 +24,16 @@ def releases(state: State) -> tuple[Release, ...]:
     for gid in state.started:
         group = state.groups[gid]
         if group.duration:
-            if group.shares is None:
-                group.shares = _shares(state, group)
             until = expected_end(began(group), group.duration, state.now)
-            found += [Release(until, share) for share in group.shares]
+            found += [Release(until, share) for share in shares(state, group)]
     return tuple(found)
+
+
+def shares(state: State, group: Group) -> tuple[Share, ...]:
+    """What the group's pods hold; counted anew only after it was touched."""
+    if group.shares is None:
+        group.shares = _shares(state, group)
+    return group.shares
 
 
 def ends(state: State, *, all_of_them: bool = True) -> list[tuple[int, Load]] | None:

@@ -52,6 +52,12 @@ class Reject(Struct, frozen=True, gc=False, tag="reject", omit_defaults=True):
 Decision = Start | Reserve | Wait | Reject
 
 
+OWN = "fairlead"
+"""The source of plans that Fairlead's own policies made."""
+FUNCTION = "function:"
+"""What the source of a plan begins with that a policy function made (`core.adopt`)."""
+
+
 class Plan(Struct, frozen=True, gc=False, omit_defaults=True):
     """The decisions of one cycle, in queue order, and the snapshot version they rest on.
 
@@ -69,6 +75,11 @@ class Plan(Struct, frozen=True, gc=False, omit_defaults=True):
     """Groups that are promised a start no more; other promises that it does not mention stand."""
     failure: tuple[str, str] | None = None
     """(group, words): no plan could be made, because of a mistake met while this group was looked at."""
+
+    @property
+    def answers(self) -> bool:
+        """Whether it was made because the engine asked for one; others come from outside."""
+        return self.source == OWN or self.source.startswith(FUNCTION)
 
 
 class Grant(Struct, frozen=True, gc=False, omit_defaults=True):

@@ -16,6 +16,7 @@ DEFAULT_QUEUE = "default"
 SLOT_QUEUE = "esi"
 """Where application pods of external schedulers wait for their slots: no cycle looks at it, only plans from
 outside start them (`control.esi`)."""
+FUNCTION_MODES = ("shadow", "live")
 HYBRID_DEPTH = 64
 """Reservations of `hybrid` where none are asked for: as many as Fluxion makes."""
 MOST_PROMISES = 1_000
@@ -48,6 +49,20 @@ class PartitionSettings(Struct, frozen=True, omit_defaults=True):
     selector: tuple[Expression, ...] = ()
 
 
+class PolicyFunction(Struct, frozen=True, omit_defaults=True):
+    """A Python function that makes plans, in a process of its own (`runtime.policies`). `limit` in
+    milliseconds.
+
+    `name` is `module:function` or `file.py:function`, found in the folder `path` ("" = among what is
+    installed). `shadow`: its plans are compared and nothing else; `live`: they are what is done.
+    """
+
+    name: str
+    mode: str = "shadow"
+    limit: int = 500
+    path: str = ""
+
+
 class Settings(Struct, frozen=True, omit_defaults=True):
     """All times in milliseconds. `sources` are those that must be in before anything is planned.
 
@@ -73,6 +88,12 @@ class Settings(Struct, frozen=True, omit_defaults=True):
     retention: int = 7 * 24 * 3600 * 1000
     topology: tuple[str, ...] = TOPOLOGY
     """Label keys of the levels above the node, from the widest to the narrowest."""
+    function: PolicyFunction | None = None
+
+    @property
+    def live(self) -> bool:
+        """Whether a function plans: it is shown everybody who waits, for it remembers nobody."""
+        return self.function is not None and self.function.mode == "live"
 
     def queue(self, name: str) -> QueueSettings | None:
         """The queue of this name, None if there is none."""

@@ -1,8 +1,7 @@
 """The configuration file and the options of the command line become an engine's Settings.
 
-Called by `fairlead.app` at start and again at SIGHUP. docs/configuration.md explains every key. An option
-speaks of the default queue; where file and option contradict each other, nothing is started. Must not
-change anything: a file that is wrong leaves the settings as they are.
+Called by `fairlead.app` at start and by `runtime.reloading` at SIGHUP. docs/configuration.md explains every
+key. An option speaks of the default queue; where file and option contradict each other, nothing is started.
 """
 
 import re
@@ -11,34 +10,34 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import structlog
 from msgspec import UNSET, Struct, UnsetType
 
 from fairlead.core import durations
 from fairlead.core.topology import HOST
-from fairlead.model.event import Configured
 from fairlead.model.selector import Expression, Operator
 from fairlead.model.settings import (
     DEFAULT_QUEUE,
+    FUNCTION_MODES,
     MATCHES,
     ORDERS,
     POLICIES,
     PartitionSettings,
+    PolicyFunction,
     QueueSettings,
     Settings,
 )
 from fairlead.runtime.errors import ConfigError
-from fairlead.runtime.port import Inbox
 from fairlead.runtime.yamlfile import YamlFile, shown
 
 MOST = 1_000_000
 """Reservations, or groups looked at: beyond any queue."""
 LONGEST = 36_500 * 86_400_000
 LONGEST_PACE = 60_000
+LONGEST_ANSWER = 30_000
 _NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _LABEL_KEY = re.compile(rf"([-a-z0-9.]{{1,253}}/)?{_NAME.pattern}")
+_FUNCTION = re.compile(r"(\w+(\.\w+)*|[^:]+\.py):[^\W\d]\w*")
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
-_log = structlog.get_logger("config")
 
 
 class Given(Struct, frozen=True):
@@ -50,6 +49,8 @@ class Given(Struct, frozen=True):
     looks: int | None = None
     match: str = ""
     scheduler: str = ""
+    aliases: tuple[str, ...] = ()
+    """Other schedulerNames whose pods are placed."""
 
 
 # -- what may stand in the file ----------------------------------------------------------------------
@@ -86,6 +87,13 @@ class _Partition(Struct, rename={"node_selector": "nodeSelector"}, forbid_unknow
     node_selector: _Selector
 
 
+class _Function(Struct, rename="kebab", forbid_unknown_fields=True):
+    function: str
+    mode: str | UnsetType = UNSET
+    time_limit: Length | UnsetType = UNSET
+    path: str = ""
+
+
 class _File(Struct, rename="kebab", forbid_unknown_fields=True):
     scheduler_name: str | UnsetType = UNSET
     match: str | UnsetType = UNSET
@@ -94,12 +102,14 @@ class _File(Struct, rename="kebab", forbid_unknown_fields=True):
     topology: list[str] | UnsetType = UNSET
     queues: list[_Queue] = []
     partitions: list[_Partition] = []
+    policy_function: _Function | UnsetType = UNSET
 
 
 _KINDS: dict[str, type[Struct]] = {
     "": _File,
     "queues": _Queue,
     "partitions": _Partition,
+    "policy-function": _Function,
     "partitions.nodeSelector": _Selector,
     "partitions.nodeSelector.matchExpressions": _Expression,
 }
@@ -118,6 +128,7 @@ def settings(given: Given) -> Settings:
         queues=queues,
         match=_choice("--match", given.match, MATCHES) or found.match,
         scheduler=given.scheduler or found.scheduler,
+        aliases=given.aliases,
     )
 
 
@@ -178,6 +189,25 @@ class _Reading:
             pace=self._time("pace", read.pace, LONGEST_PACE) or normal.pace,
             retention=self._time("retention", read.retention) or normal.retention,
             topology=normal.topology if read.topology is UNSET else self._levels(read.topology),
+            function=None if read.policy_function is UNSET else self._function(read.policy_function),
+        )
+
+    def _function(self, read: _Function) -> PolicyFunction:
+        """Whether it is there and can be called is for `runtime.policy_process` to find out."""
+        at, normal = "policy-function", PolicyFunction("")
+        if not _FUNCTION.fullmatch(read.function):
+            raise self._file.wrong(
+                f"{at}.function", f"{shown(read.function)} is neither module:function nor file.py:function"
+            )
+        folder = self._file.path.parent
+        path = str((folder / read.path).resolve()) if read.path or ".py:" in read.function else ""
+        if path and not Path(path).is_dir():
+            raise self._file.wrong(f"{at}.path", f"there is no folder {path}")
+        return PolicyFunction(
+            name=read.function,
+            mode=self._choice(f"{at}.mode", read.mode, FUNCTION_MODES, normal.mode),
+            limit=self._time(f"{at}.time-limit", read.time_limit, LONGEST_ANSWER) or normal.limit,
+            path=path,
         )
 
     def _levels(self, keys: Sequence[str]) -> tuple[str, ...]:
@@ -330,41 +360,3 @@ class _Reading:
                 f"{inner}.matchLabels.{key}", f"is {shown(value)}, not a text: put it into quotes"
             )
         return value
-
-
-# -- reading it again --------------------------------------------------------------------------------
-
-_FIXED = {"scheduler": "scheduler-name", "retention": "retention"}
-"""What ports were made with at start."""
-
-
-class Reloading:
-    """SIGHUP: the file is read again, and what it says goes to the engine as an event.
-
-    A file that is wrong, or changes what only a restart can, is refused with a line in the log; then the
-    old settings go on.
-    """
-
-    def __init__(self, given: Given, present: Settings, inbox: Inbox) -> None:
-        self._given, self.present, self._inbox = given, present, inbox
-
-    def __call__(self) -> None:
-        file = str(self._given.config)
-        try:
-            wanted = settings(self._given)
-            self._check(wanted)
-        except ConfigError as error:
-            _log.error("configuration refused: the old one goes on", file=file, error=str(error))
-            return
-        if wanted == self.present:
-            _log.info("configuration read again: nothing has changed", file=file)
-            return
-        self.present = wanted
-        self._inbox.put([Configured(wanted)])
-        queues = {queue.name: queue.policy for queue in wanted.queues}
-        _log.info("configuration read again", file=file, queues=queues, match=wanted.match)
-
-    def _check(self, wanted: Settings) -> None:
-        for field, key in _FIXED.items():
-            if getattr(wanted, field) != getattr(self.present, field):
-                raise ConfigError(f"{self._given.config}: {key} has changed, which needs a restart")

@@ -1,8 +1,9 @@
 """A recording told to the engine again: every plan is made anew and compared with the recorded one.
 
 Called by `cli.replaying`: `replay_file` for what `--record FILE` wrote, `Replayer` for each segment of the
-ledger. Plans from outside are told like all else and not compared. Whatever is decided differently, the
-engine goes on with what was recorded, so each plan is compared by itself. Must not change a recording.
+ledger. Plans from outside and of policy functions are told like all else and not compared. Whatever is
+decided differently, the engine goes on with what was recorded, so each plan is compared by itself. Must not
+change a recording.
 """
 
 import pathlib
@@ -14,11 +15,11 @@ from msgspec import Struct, field
 
 from fairlead.control import RECONCILERS
 from fairlead.core.cycle import plan_now
-from fairlead.core.engine import OWN, Engine
+from fairlead.core.engine import Engine
 from fairlead.core.snapshot import Snapshot
 from fairlead.model.command import Propose
 from fairlead.model.event import Event, PlanProposed
-from fairlead.model.plan import Plan
+from fairlead.model.plan import OWN, Plan
 from fairlead.runtime.checkpoint import Restored
 from fairlead.runtime.deviations import Deviation, Inputs, Kind, deviations, inputs
 from fairlead.runtime.errors import ConfigError
@@ -53,7 +54,7 @@ class Replay(Struct):
     events: int = 0
     plans: int = 0
     outside: int = 0
-    """Plans that others had made: told, not compared."""
+    """Plans that others or a policy function had made: told, not compared."""
     unanswered: int = 0
     """Plans that were begun and of which no end was recorded: the process was ended, or the recording."""
     wrong: int = 0
@@ -101,11 +102,11 @@ class Replayer:
 
     def _look_at(self, recorded: Plan, where: str) -> None:
         found = self._found
-        if recorded.source != OWN:
+        replayed, snapshot = self._made.pop(recorded.id, (None, None))
+        if recorded.source != OWN:  # also where a policy function has answered: it is not asked again
             found.outside += 1
             return
         found.plans += 1
-        replayed, snapshot = self._made.pop(recorded.id, (None, None))
         if replayed is None or snapshot is None:
             said = Deviation(Kind.RECORDED, "", f"plan {recorded.id}", "no plan was asked for")
             self._note(Difference(where, recorded.id, self._exact, [said], None, recorded, None))

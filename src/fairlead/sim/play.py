@@ -2,7 +2,8 @@
 
 `sim.world` plays faults and delays for tests; here everything that is asked for happens at once, so that a
 job starts in the very instant in which it is decided, and nothing is done that costs time and shows nowhere.
-The engine (reduce, cycle, verify, control) is the product's own. At one instant all completions come first,
+The engine (reduce, cycle, verify, control) is the product's own; a policy function is called in this process
+and without a time limit. At one instant all completions come first,
 then all arrivals, then plans until nothing more starts. Deterministic: no clock, no chance.
 """
 
@@ -13,14 +14,20 @@ from collections.abc import Callable, Iterable, Sequence
 from msgspec import structs
 
 from fairlead.control import ACTING
+from fairlead.core import steps
+from fairlead.core.adopt import adopt
 from fairlead.core.cycle import plan_now
 from fairlead.core.engine import Engine
+from fairlead.core.outlook import Outlook
+from fairlead.core.snapshot import Snapshot
 from fairlead.model import command as cmd
 from fairlead.model import event as ev
 from fairlead.model.group import GroupRecord, Phase
 from fairlead.model.plan import Grant, Plan, Reject, Reserve, Start
 from fairlead.model.pod import Pod, PodPhase
 from fairlead.model.settings import Settings
+from fairlead.runtime import policy_pipe
+from fairlead.runtime.policy_pipe import PolicyFunction
 from fairlead.sim.workload import Arrival, JobRow, Result, Sample, Workload
 
 ORIGIN = 86_400_000
@@ -38,17 +45,18 @@ def play(
     progress: Callable[[int, int, int], None] | None = None,
     stop: Callable[[], bool] | None = None,
     restart_at: Sequence[int] = (),
+    function: PolicyFunction | None = None,
 ) -> Result:
-    """What becomes of the workload under the settings.
+    """What becomes of the workload under the settings; `function` makes the plans if there is one.
 
     `progress` is told (groups ended, all groups, simulated milliseconds) now and then; when `stop` says so,
     the result is what there is, marked incomplete. At each of `restart_at` (milliseconds of the input) the
-    engine is thrown away and a new one is told what was durable.
+    engine is thrown away and a new one is told what was durable. Raises AnswerError if the function fails.
     """
     before = gc.get_threshold()
     gc.set_threshold(20_000, 20, 50)  # as in the scheduler: cycles are rare, walking the heap should be too
     try:
-        return Player(workload, settings).run(progress, stop, restart_at)
+        return Player(workload, settings, function).run(progress, stop, restart_at)
     finally:
         gc.set_threshold(*before)
 
@@ -56,8 +64,10 @@ def play(
 class Player:
     """The cluster and the store as they are, a heap of what ends when, and the engine."""
 
-    def __init__(self, workload: Workload, settings: Settings) -> None:
-        self.workload, self.settings = workload, settings
+    def __init__(
+        self, workload: Workload, settings: Settings, function: PolicyFunction | None = None
+    ) -> None:
+        self.workload, self.settings, self._function = workload, settings, function
         self.now = ORIGIN
         self.epoch = 0
         self.cycles = 0
@@ -66,6 +76,7 @@ class Player:
         self.grants: dict[str, Grant] = {}
         self.reservations: tuple[Reserve, ...] = ()
         self.samples: list[Sample] = []
+        self.refused: list[str] = []
         self._index: dict[str, int] = {}
         """Pod -> number of its arrival."""
         jobs = len(workload.arrivals)
@@ -129,6 +140,7 @@ class Player:
         """A scheduler process starts: store, then lists, as ordinary events."""
         self.epoch += 1
         self.engine = Engine(self.settings, ACTING)
+        self._outlook = Outlook(self.engine.state)
         self._wake = 0
         events: list[ev.Event] = [ev.Tick(self.now)]
         events += [ev.GroupRestored(r) for r in sorted(self.records.values(), key=lambda r: (r.seq, r.id))]
@@ -205,7 +217,7 @@ class Player:
         match command:
             case cmd.Propose():
                 self.cycles += 1
-                plan = plan_now(command.snapshot)
+                plan = self._plan(command.snapshot)
                 self._note(plan)
                 return (ev.PlanProposed(plan),)
             case cmd.Bind():
@@ -230,6 +242,15 @@ class Player:
                 pass
         return ()
 
+    def _plan(self, snapshot: Snapshot) -> Plan:
+        if self._function is None or snapshot.settings.function is None:
+            return plan_now(snapshot)
+        look = self._outlook.look(snapshot)
+        answer = policy_pipe.read(policy_pipe.call(self._function, look.view))
+        adopted = steps.now(adopt(look, answer, snapshot.settings.function.name))
+        self.refused += [f"{each.id}: {each.text}" for each in adopted.refusals]
+        return adopted.plan
+
     def _save(self, records: Sequence[GroupRecord]) -> None:
         for record in records:
             self.records[record.id] = record
@@ -238,6 +259,10 @@ class Player:
         """First promises, and who starts while one that stands ahead of it goes on waiting."""
         waiting = self.engine.state.waiting
         heads = [waiting[gid][0] for _, gid in plan.heads if gid in waiting]
+        if self._function is not None:  # it names no heads: whoever is first and stays behind is overtaken
+            started = {each.group: None for each in plan.decisions if isinstance(each, Start)}
+            first = next((r for _, _, r in self.engine.state.line if r.group not in started), None)
+            heads = [first] if first is not None else []
         for decision in plan.decisions:
             gid = decision.group
             if isinstance(decision, Reserve):
@@ -272,6 +297,7 @@ class Player:
             samples=tuple(self.samples),
             cycles=self.cycles,
             complete=complete,
+            refused=tuple(self.refused),
         )
 
     def _row(self, number: int, arrival: Arrival) -> JobRow:

@@ -90,3 +90,5 @@ class Result(NamedTuple):
     samples: tuple[Sample, ...]
     cycles: int
     complete: bool
+    refused: tuple[str, ...] = ()
+    """What a policy function decided that could not be done."""
