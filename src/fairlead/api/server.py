@@ -10,7 +10,7 @@ import contextlib
 import ipaddress
 import os
 import socket
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from typing import Any
 
 import msgspec
@@ -20,7 +20,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from fairlead import __version__
@@ -164,9 +164,11 @@ FAILURES: dict[Any, Any] = {HTTPException: _http_error, Exception: _broken}
 """What is answered where no answer can be given."""
 
 
-def create_app(source: Source, host: str = "127.0.0.1") -> ASGIApp:
-    """The whole application. `host` is what it is served on: it decides which Host headers are right."""
-    return Guard(Starlette(routes=Answers(source).routes(), exception_handlers=FAILURES), host)
+def create_app(source: Source, host: str = "127.0.0.1", more: Sequence[BaseRoute] = ()) -> ASGIApp:
+    """The whole application, with the routes of whoever else is given. `host` is what it is served on: it
+    decides which Host headers are right."""
+    routes = [*Answers(source).routes(), *more]
+    return Guard(Starlette(routes=routes, exception_handlers=FAILURES), host)
 
 
 # -- who may ask -------------------------------------------------------------------------------------
@@ -247,11 +249,11 @@ class _Uvicorn(uvicorn.Server):
 
 
 class HttpServer:
-    """An application served in the running event loop. `port` 0 takes a free one."""
+    """An application served in the running event loop. `port` 0 takes a free one; `also` are more of them."""
 
-    def __init__(self, app: ASGIApp, host: str, port: int, advice: str) -> None:
+    def __init__(self, app: ASGIApp, host: str, port: int, advice: str, also: Sequence[int] = ()) -> None:
         """`advice` is what to do when it cannot listen there."""
-        self._app, self._host, self._port, self._advice = app, host, port, advice
+        self._app, self._host, self._ports, self._advice = app, host, (port, *also), advice
         self._server: _Uvicorn | None = None
         self._task: asyncio.Task[None] | None = None
         self.url = ""
@@ -259,7 +261,7 @@ class HttpServer:
 
     async def start(self) -> None:
         """Listening when it returns. Raises ServerError, for example when the port is occupied."""
-        listener = listening(self._host, self._port, self._advice)
+        listeners = self._listeners()
         config = uvicorn.Config(
             self._app,
             http="h11",
@@ -271,13 +273,19 @@ class HttpServer:
             timeout_graceful_shutdown=1,
         )
         self._server = _Uvicorn(config)
-        self._task = asyncio.create_task(self._server.serve(sockets=[listener]), name="http server")
+        self._task = asyncio.create_task(self._server.serve(sockets=listeners), name="http server")
         while not self._server.started:
             if self._task.done():
                 self._task.result()
                 raise ServerError("the HTTP server ended at once")
             await asyncio.sleep(0.005)
-        self.url = _url(listener)
+        self.url = _url(listeners[0])
+
+    def _listeners(self) -> list[socket.socket]:
+        with contextlib.ExitStack() as undo:
+            found = [undo.enter_context(listening(self._host, port, self._advice)) for port in self._ports]
+            undo.pop_all()
+        return found
 
     async def stop(self) -> None:
         """Finish the answers that are being given, at most for a second."""
@@ -289,10 +297,18 @@ class HttpServer:
 
 
 class Server(HttpServer):
-    """The scheduler's server."""
+    """The scheduler's server; `more` are routes beside its own."""
 
-    def __init__(self, source: Source, host: str = "127.0.0.1", port: int = 0) -> None:
-        super().__init__(create_app(source, host), host, port, "choose another --port (0 takes a free one)")
+    def __init__(
+        self,
+        source: Source,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        also: Sequence[int] = (),
+        more: Sequence[BaseRoute] = (),
+    ) -> None:
+        advice = "choose another --port (0 takes a free one)" + (" or --also-listen" if also else "")
+        super().__init__(create_app(source, host, more), host, port, advice, also)
 
 
 def listening(host: str, port: int, advice: str) -> socket.socket:
