@@ -9,11 +9,12 @@ from typing import NamedTuple
 
 from fairlead.core import durations
 from fairlead.core.topology import NODE, Topology, short
+from fairlead.model.esi import TESTBED_LABEL
 from fairlead.model.group import Reason, Why
 from fairlead.model.layout import NO_LAYOUT, Layout
 from fairlead.model.owner import Owner
 from fairlead.model.pod import Pod
-from fairlead.model.settings import DEFAULT_QUEUE, QueueSettings, Settings
+from fairlead.model.settings import DEFAULT_QUEUE, SLOT_QUEUE, QueueSettings, Settings
 
 GROUP = "fairlead.dev/group"
 GROUP_SIZE = "fairlead.dev/group-size"
@@ -64,6 +65,8 @@ class Demand(NamedTuple):
     astray: bool = False
     """Whether it is held for a level that no node has, and may be read again when nodes change."""
     fail_all: bool = False
+    slotted: bool = False
+    """Whether it is a pod of external schedulers, which goes to a slot."""
 
 
 class Walltime(NamedTuple):
@@ -77,7 +80,9 @@ class Walltime(NamedTuple):
 
 
 def key_of(pod: Pod) -> Key:
-    """The group of a pod, by its labels, else its Job, else alone."""
+    """The group of a pod, by its labels, else its Job, else alone. One that goes to a slot is alone."""
+    if pod.labels.get(TESTBED_LABEL) is not None:
+        return Key(f"pod:{pod.uid}", "pod", pod.name)
     if name := labelled(pod.labels):
         return Key(f"label:{pod.namespace}/{name}", "label", name)
     if pod.owner is not None and pod.owner.kind == "Job":
@@ -107,17 +112,19 @@ def demand(
     """
     notes = annotations(members, owners)
     size, hold = _size(source, members, owners, missing_owner)
-    name = notes.get(QUEUE, DEFAULT_QUEUE)
-    queue = settings.queue(name)
+    slotted = source == "pod" and any(TESTBED_LABEL in pod.labels for pod in members)
+    name = SLOT_QUEUE if slotted else notes.get(QUEUE, DEFAULT_QUEUE)
+    queue = None if slotted else settings.queue(name)
     time = walltime(notes, members, queue)
     begin, wrong_begin = _begin(notes)
-    wrong = hold or _no_queue(name, queue, settings) or time.wrong or wrong_begin or _unknown_word(notes)
+    lost = None if slotted else _no_queue(name, queue, settings)
+    wrong = hold or lost or time.wrong or wrong_begin or _unknown_word(notes)
     where = layout(notes, levels) if levels is not None else NO_LAYOUT
     astray = isinstance(where, Reason)
     return Demand(
         size, name, time.duration, begin,
         wrong or (where if isinstance(where, Reason) else _unsupported(members, devices)),
-        time.limit, NO_LAYOUT if isinstance(where, Reason) else where, astray, fails_whole(notes),
+        time.limit, NO_LAYOUT if isinstance(where, Reason) else where, astray, fails_whole(notes), slotted,
     )  # fmt: skip
 
 

@@ -7,6 +7,7 @@ Giving up a failed start is not decided here but by the ladder (`control.ladder`
 
 from typing import NamedTuple
 
+from fairlead.core.esi.asking import why as slot_words
 from fairlead.core.grouping import annotations, demand, fails_whole, layout, walltime
 from fairlead.core.lifecycle import may_move
 from fairlead.core.line import offer, request, withdraw
@@ -139,7 +140,7 @@ def _unstarted(state: State, group: Group, found: Members, owners: list[Owner]) 
     want = demand(group.source, found.live, owners, missing, state.settings, state.topology, devices)
     group.size, group.queue, group.duration, group.begin = want.size, want.queue, want.duration, want.begin
     group.limit, group.latest_end = want.limit, _latest_end(owners)
-    group.fail_all = want.fail_all
+    group.fail_all, group.slotted = want.fail_all, want.slotted
     lay(state, group, want.layout)
     if want.astray:
         state.astray[group.id] = None
@@ -159,9 +160,20 @@ def _unstarted(state: State, group: Group, found: Members, owners: list[Owner]) 
         group.spoilt = ()
     if group.rejected and group.rejected_for == (wanted.tasks, state.inventory.nominal_version):
         return ()
-    if group.phase is not Phase.QUEUED:
+    if group.slotted:
+        _wait_for_slot(state, group, found.waiting[0])
+    elif group.phase is not Phase.QUEUED:
         move(state, group, Phase.QUEUED, Reason(Why.QUEUED, "not looked at yet"))
     return (wanted,)
+
+
+def _wait_for_slot(state: State, group: Group, pod: Pod) -> None:
+    """QUEUED, and with words of its own: no plan looks at it, so none says why it waits."""
+    reason = Reason(Why.QUEUED, slot_words(state, pod))
+    if group.phase is not Phase.QUEUED:
+        move(state, group, Phase.QUEUED, reason)
+    elif reason != group.reason:
+        reword(state, group, reason)
 
 
 def _hold(

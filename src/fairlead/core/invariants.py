@@ -9,6 +9,7 @@ Linear in pods and groups, so it may be asked after every batch of a simulation.
 from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
 
+from fairlead.core.esi.invariants import slots
 from fairlead.core.live import Group, Intent
 from fairlead.core.state import IDLE, State
 from fairlead.model.group import GroupRecord, Phase, Why
@@ -41,6 +42,8 @@ def _holders(state: State) -> list[str]:
     """Whoever is on a node, or meant for one, holds just what he asks for, and nobody else anything."""
     wrong: list[str] = []
     for uid, (node, amounts) in state.inventory.held.items():
+        if uid in state.esi.holds:  # the free part of a slot: see `core.esi.invariants`
+            continue
         pod, intent = state.pods.get(uid), state.intents.get(uid)
         expected = pod.node if pod is not None and pod.node else intent.node if intent else ""
         if pod is None or pod.ended or node != expected:
@@ -133,7 +136,7 @@ def _registers(state: State) -> list[str]:
         ended = group.phase is Phase.ENDED
         if gid != group.id:
             wrong.append(f"{group.id} is known as {gid}")
-        if state.waiting.get(gid, ()) != group.requests:
+        if state.waiting.get(gid, ()) != (() if group.slotted else group.requests):
             wrong.append(f"{gid} asks for something else than what waits")
         wrong += [f"pod {uid} of {gid} is not known" for uid in group.pods if uid not in state.pods]
         for uid in group.pods:
@@ -169,7 +172,7 @@ def _phases(state: State) -> list[str]:
             wrong.append(f"{gid} is {group.phase} {group.outcome}, which the rejected do not say")
         if (group.phase in (Phase.HELD, Phase.QUEUED) or group.rejected) and group.reason.why is Why.NONE:
             wrong.append(f"{gid} is {group.phase} without a reason")
-        if group.phase is Phase.QUEUED and gid not in state.waiting:
+        if group.phase is Phase.QUEUED and not group.requests:
             wrong.append(f"{gid} is queued but asks for nothing")
         if group.seq <= 0 or group.seq in places:
             wrong.append(f"{gid} has place {group.seq}, as {places.get(group.seq, 'nobody')} has")
@@ -244,7 +247,7 @@ def _pods(state: State, group: Group) -> list[Pod]:
     return [pod for uid in group.pods if (pod := state.pods.get(uid)) is not None]
 
 
-_WHOLE: tuple[Callable[[State], list[str]], ...] = (_promises, _phases, _members, _halves)
+_WHOLE: tuple[Callable[[State], list[str]], ...] = (_promises, _phases, _members, _halves, slots)
 
 
 # -- the store ---------------------------------------------------------------------------------------

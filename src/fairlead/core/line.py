@@ -17,16 +17,17 @@ from fairlead.core.tenancy import tailored, without_places
 from fairlead.model.layout import NO_LAYOUT
 from fairlead.model.pod import Pod, Shape
 from fairlead.model.preferences import Preferences
-from fairlead.model.settings import QueueSettings
+from fairlead.model.settings import SLOT_QUEUE, QueueSettings
 
 _KINDS_KEPT = 256
+_SLOTS = QueueSettings(name=SLOT_QUEUE)
 
 
 def request(
     state: State, group: Group, pods: list[Pod], growth: bool, duration: int, first: bool = False
 ) -> Request:
     """What these pods of the group wait for together; `first`: ahead of everybody who has not started."""
-    queue = state.settings.queue(group.queue) or state.settings.queues[0]
+    queue = _SLOTS if group.slotted else state.settings.queue(group.queue) or state.settings.queues[0]
     tasks = tailored(state, group, _tasks(state, queue, pods), growth)
     total: dict[int, int] = {}
     for task in tasks:
@@ -81,7 +82,7 @@ def offer(state: State, group: Group, requests: tuple[Request, ...]) -> None:
     """Publish what the group waits for, and note when that is news to a plan in the making."""
     if requests == group.requests or _alike(requests, group.requests):
         return
-    anew = bool(group.requests)  # a plan may have promised it something, or told others to wait for it
+    anew = group.id in state.waiting  # a plan may have promised it something, or told others to wait for it
     same = _asks_less(requests, group.requests)
     withdraw(state, group)
     group.requests, group.asked_at = requests, state.version
@@ -89,7 +90,7 @@ def offer(state: State, group: Group, requests: tuple[Request, ...]) -> None:
         state.break_promise(group.id)
     if anew or group.id in state.heads.values():
         state.reopen()
-    if not requests:
+    if not requests or group.slotted:  # no plan of ours is to see who goes to a slot
         return
     state.dirty = True
     if state.line and requests[0].order < state.line[-1][0]:
@@ -132,7 +133,7 @@ def _asks_less(new: tuple[Request, ...], old: tuple[Request, ...]) -> bool:
 
 def withdraw(state: State, group: Group) -> None:
     """The group waits for nothing (any more): it was granted, rejected, or changed."""
-    for number, each in enumerate(group.requests):
+    for number, each in enumerate(state.waiting.get(group.id, ())):
         del state.line[bisect_left(state.line, (each.order, number))]
         for task in each.tasks:
             count = state.wanted[id(task.shape)][1]

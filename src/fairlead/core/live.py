@@ -61,6 +61,8 @@ class Group:
         self.owners: dict[str, None] = {}
         self.size, self.seen, self.priority = 1, 0, 0
         self.queue, self.layout = "default", NO_LAYOUT
+        self.slotted = False
+        """Whether it is a pod of external schedulers: no cycle sees it, it starts in its slot."""
         self.duration, self.begin = 0, 0
         self.limit = 0
         """The walltime that Fairlead itself enforces; 0 where the clock is somebody else's."""

@@ -10,6 +10,7 @@ looked at, until a newer version of them can be taken in. Must not hide anything
 from msgspec import structs
 
 from fairlead.core.esi import feed
+from fairlead.core.esi.slots import settle
 from fairlead.core.groups import move, refresh
 from fairlead.core.line import withdraw
 from fairlead.core.live import Group
@@ -56,6 +57,18 @@ def look_at(state: State, group: Group) -> None:
     else:
         if state.poisoned and not group.spoilt:
             state.poisoned.pop(group.id, None)
+
+
+def settle_slots(state: State) -> None:
+    """Let slots be settled, whatever comes of it: what cannot be settled stays as it is until it changes."""
+    esi = state.esi
+    try:
+        settle(state)
+    except Exception as error:
+        names = ", ".join(str(esi.testbeds[uid].ref) for uid in esi.testbeds)
+        for each in (esi.stale, esi.looked, esi.stirred, esi.seeking):
+            each.clear()
+        _remember(state, "Slots", Poison("Testbed", names, mistake(error), state.now), None)
 
 
 def hold_back(state: State, group: Group, text: str) -> None:

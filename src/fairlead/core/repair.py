@@ -76,7 +76,9 @@ def _version(state: State, gone: Told) -> int:
 def recount(state: State) -> None:
     """Count anew whatever is derived from objects and intents; a plan that is being made starts over."""
     for uid in dict.fromkeys([*state.inventory.held, *state.pods, *state.intents]):
-        state.recount(uid)
+        if uid not in state.esi.holds:
+            state.recount(uid)
+    state.esi.stale.update(dict.fromkeys(state.esi.tables))
     state.inventory.recount()
     inventory = state.inventory
     known = zip(inventory.nodes, inventory.gone_at, strict=True)

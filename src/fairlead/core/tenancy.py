@@ -55,7 +55,9 @@ def _count_places(state: "State") -> None:
     """Count places from now on: what is held, what runs and what waits is looked at once more."""
     state.tenancy = True
     for uid in list(state.inventory.held):
-        state.recount(uid)
+        if uid not in state.esi.holds:
+            state.recount(uid)
+    state.esi.stale.update(dict.fromkeys(state.esi.tables))
     for gid in state.started:
         state.unsettled[gid] = None
         state.groups[gid].shares = None

@@ -93,8 +93,8 @@ def pod_changed(state: State, old: Pod | None, new: Pod | None) -> None:
         return
     esi.looked[pod.uid] = None
     for each in (old, new):
-        if each is not None and each.node:
-            _on_node(state, each)
+        if each is not None:
+            esi.stir(each.node)
 
 
 def _of_application(state: State, old: Pod | None, new: Pod | None) -> None:
@@ -168,17 +168,6 @@ def _says(pod: Pod) -> tuple[object, ...]:
     )  # fmt: skip
 
 
-def _on_node(state: State, pod: Pod) -> None:
-    """A node that is no member may have a pod in a slot all the same."""
-    esi = state.esi
-    if pod.node in esi.members:
-        esi.stir(pod.node)
-        return
-    uid = esi.find("Testbed", home_of(pod))
-    if uid:
-        esi.stale[uid] = None
-
-
 def _shelf(state: State, thing: Thing) -> dict[str, Thing]:
     esi = state.esi
     match thing:
@@ -213,6 +202,7 @@ def _forget(state: State, uid: str) -> None:
             del esi.names[tag, thing.namespace, thing.name]
             esi.failures.pop((_kind(tag), thing.namespace, thing.name), None)
     esi.status.pop(uid, None)
+    esi.verdicts.pop(uid, None)
     for key in [key for key in esi.sent if key[0] == uid]:
         del esi.sent[key]
     if uid in esi.tables:

@@ -21,7 +21,7 @@ Status = TestbedStatus | BatchJobStatus | SchedulingStatus
 class Slot:
     """One slot of a Testbed: the `index`-th of its node. `key` is NODE/INDEX and never changes."""
 
-    __slots__ = ("ghost", "index", "key", "node", "node_id", "pod", "position", "problem", "state")
+    __slots__ = ("fits", "ghost", "index", "key", "node", "node_id", "pod", "position", "problem", "state")
 
     def __init__(self, node: str, index: int, node_id: int) -> None:
         self.key = f"{node}/{index}"
@@ -34,6 +34,8 @@ class Slot:
         self.ghost = ""
         """The ghost pod in it (uid)."""
         self.problem = ""
+        self.fits = False
+        """Whether there is room for all slots of its node, this one among them: then it holds its own."""
 
 
 class SlotTable:
@@ -83,6 +85,14 @@ class Sent(NamedTuple):
     at: int
 
 
+class Verdict(NamedTuple):
+    """What is wrong with a BatchJob, "" if nothing, and whose account it needs; of the very object given."""
+
+    job: BatchJob
+    problem: str
+    account: str
+
+
 class Esi:
     """Objects by uid. `status` is what ours are to be; it is written to the cluster where that differs."""
 
@@ -127,6 +137,8 @@ class Esi:
         """Pods of ours that have a slot and are neither on a node nor meant for one."""
         self.tried: dict[str, int] = {}
         """Such pods -> when their start may be submitted again; owned by `control.esi.placing`."""
+        self.verdicts: dict[str, Verdict] = {}
+        """BatchJob uid -> what `control.esi` found when it read its spec."""
         self.epoch = 0
         """The leadership in which `status` was taken from the objects (`control.esi.drive`)."""
         self.due = 0

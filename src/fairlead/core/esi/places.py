@@ -1,0 +1,72 @@
+"""Pods get places and lose them: the few changes that `core.esi.slots` and `core.esi.seating` share."""
+
+from fairlead.core.esi.asking import wants
+from fairlead.core.esi.feed import home_of
+from fairlead.core.esi.table import Place, Slot, SlotTable
+from fairlead.core.state import State
+from fairlead.model.esi import SlotState
+from fairlead.model.pod import Amounts
+
+HOLD = "slot:"
+"""What keys of slots in `Inventory.held` begin with; no uid does."""
+
+
+def hold_key(table: SlotTable, slot: Slot) -> str:
+    return f"{HOLD}{table.testbed}/{slot.key}"
+
+
+def hold(state: State, table: SlotTable, slot: Slot, amounts: Amounts) -> None:
+    """Let this much of the slot's node be nobody else's; () for nothing."""
+    key = hold_key(table, slot)
+    if not amounts:
+        release(state, key)
+        return
+    known = key in state.esi.holds
+    state.esi.holds[key] = Place(table.testbed, slot.key)
+    if state.inventory.hold(key, slot.node, amounts) and known:
+        state.reopen()  # it may be less than before
+
+
+def release(state: State, key: str) -> None:
+    if state.esi.holds.pop(key, None) is not None and state.inventory.release(key):
+        state.reopen()
+
+
+def seat(state: State, uid: str, place: Place) -> None:
+    """The pod has this slot from now on."""
+    esi = state.esi
+    if esi.places.get(uid) != place:
+        esi.places[uid] = place
+        esi.tables[place.testbed].waiting.pop(uid, None)
+        touch(state, uid)
+
+
+def unseat(state: State, uid: str) -> None:
+    """The pod has no slot any more; one that waits seeks another."""
+    esi = state.esi
+    if esi.places.pop(uid, None) is not None:
+        esi.startable.pop(uid, None)
+        esi.tried.pop(uid, None)
+        esi.refused.pop(uid, None)
+        touch(state, uid)
+    pod = state.pods.get(uid)
+    home = esi.find("Testbed", home_of(pod))
+    if pod is not None and home in esi.tables and wants(state, pod):
+        esi.tables[home].waiting[uid] = None
+        esi.seeking[home] = None
+
+
+def note_start(state: State, slot: Slot) -> None:
+    """Whether the pod in the slot is ours to start now."""
+    pod = state.pods.get(slot.pod) if slot.state is SlotState.RESERVED else None
+    if pod is not None and state.ours(pod) and wants(state, pod):
+        state.esi.startable[pod.uid] = None
+    else:
+        state.esi.startable.pop(slot.pod, None)
+
+
+def touch(state: State, uid: str) -> None:
+    """Let the pod's group be looked at: it says why it waits."""
+    gid = state.group_of.get(uid)
+    if gid is not None:
+        state.touch(gid)
