@@ -17,6 +17,7 @@ from fairlead.api.server import is_loopback
 from fairlead.core.state import State
 from fairlead.kube.client import ApiClient
 from fairlead.kube.config import KubeAccess
+from fairlead.kube.esi_cluster import KubeEsiCluster
 from fairlead.kube.lease import Elector
 from fairlead.kube.on_request import BindsOnRequest
 from fairlead.kube.outcomes import always
@@ -60,8 +61,6 @@ class EsiPart:
     def __init__(
         self, options: EsiOptions, access: KubeAccess, state: State, elector: Elector | None
     ) -> None:
-        from fairlead.kube.esi_cluster import KubeEsiCluster
-
         self._client = ApiClient(access, connections=CONNECTIONS)
         cluster = KubeEsiCluster(self._client)
         self._doors = Doors(

@@ -13,6 +13,7 @@ from fairlead.model.settings import MATCHES, POLICIES
 
 SWITCH = ("on", "off")
 LOG_FORMATS = ("text", "json")
+BINDERS = ("fairlead", "extender")
 
 
 def one_of(option: str, value: str, choices: tuple[str, ...]) -> str:
@@ -28,6 +29,15 @@ def seconds(option: str, value: str) -> float:
     if not found:
         raise CliError(f"{option} {value!r} is no duration above zero such as 15s, 500ms or 1m30s")
     return found / 1000
+
+
+def ports(option: str, value: str) -> tuple[int, ...]:
+    """Ports separated by commas."""
+    found = [each.strip() for each in value.split(",") if each.strip()]
+    for each in found:
+        if not (each.isascii() and each.isdigit() and 0 < int(each[:6]) < 65536):
+            raise CliError(f"{option} {value!r}: {each!r} is no port from 1 to 65535")
+    return tuple(int(each) for each in found)
 
 
 def scheduler(
@@ -58,6 +68,12 @@ def scheduler(
     retry_period: options.RetryPeriod = "2s",
     lease_name: options.LeaseName = "fairlead",
     lease_namespace: options.LeaseNamespace = "",
+    also_listen: options.AlsoListen = "",
+    esi: options.Esi = False,
+    esi_binder: options.EsiBinder = "fairlead",
+    esi_namespace: options.EsiNamespace = "default",
+    insecure_esi: options.InsecureEsi = False,
+    esi_old_gets: options.EsiOldGets = False,
 ) -> None:
     """Schedule groups of pods until it is stopped.
 
@@ -91,6 +107,17 @@ def scheduler(
         "retry_period": seconds("--retry-period", retry_period),
         "lease_name": lease_name,
         "lease_namespace": lease_namespace,
+        "also_listen": ports("--also-listen", also_listen),
     }
+    external = {
+        "binder": one_of("--esi-binder", esi_binder, BINDERS),
+        "namespace": esi_namespace,
+        "insecure": insecure_esi,
+        "old_gets": esi_old_gets,
+    }
+    if not esi and (insecure_esi or esi_old_gets or esi_binder != BINDERS[0]):
+        raise CliError("--insecure-esi, --esi-old-gets and --esi-binder belong to --esi: add it")
     app = importlib.import_module("fairlead.app")
+    if esi:
+        given["esi"] = app.EsiOptions(**external)
     app.run(app.Options(**given))

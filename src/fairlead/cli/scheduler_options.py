@@ -75,6 +75,27 @@ RenewDeadline = Annotated[
 ]
 RetryPeriod = Annotated[str, typer.Option(help="Between two looks at the lease.")]
 LeaseName = Annotated[str, typer.Option(help="The Lease of these replicas.")]
+AlsoListen = Annotated[
+    str,
+    typer.Option(metavar="PORT,...", help="More ports for the HTTP server, such as ESI's own: 8080,8082."),
+]
+Esi = Annotated[
+    bool, typer.Option("--esi", help="Serve external schedulers: Testbeds, BatchJobs, Schedulings and REST.")
+]
+EsiBinder = Annotated[
+    str,
+    typer.Option(help="Who places their pods: fairlead, or a kube-scheduler with Fairlead as its extender."),
+]
+EsiNamespace = Annotated[str, typer.Option(help="The namespace of requests that name none.")]
+InsecureEsi = Annotated[
+    bool,
+    typer.Option(
+        "--insecure-esi", help="REST without tokens; only where none but this machine can reach it."
+    ),
+]
+EsiOldGets = Annotated[
+    bool, typer.Option("--esi-old-gets", help="Let the debug verbs be called by GET, too, as ESI has it.")
+]
 LeaseNamespace = Annotated[
     str, typer.Option(help="Its namespace; else the pod's own, outside of a cluster kube-system.")
 ]

@@ -8,6 +8,7 @@ the state.
 import time
 from collections.abc import Callable, Sequence
 
+import structlog
 from starlette.routing import BaseRoute
 
 from fairlead.api.esi.access import Access
@@ -21,6 +22,8 @@ from fairlead.api.esi.sse import Events
 from fairlead.core.state import State
 from fairlead.model.command import Command
 from fairlead.model.event import Event
+
+_log = structlog.get_logger("esi")
 
 
 class Doors:
@@ -41,6 +44,7 @@ class Doors:
         start = time.time_ns() // 1000 if first is None else first
         self.feed = Feed(Picture(standby), start)
         self.desk = Desk(self.feed, cluster, access, namespace, standby)
+        self._mistake = ""
         self._parts = (Events(self.desk), Rest(self.desk), Debug(self.desk, gets))
 
     def routes(self) -> list[BaseRoute]:
@@ -51,8 +55,14 @@ class Doors:
         self.feed.turn_to(state)
 
     def batch(self, events: Sequence[Event], commands: Sequence[Command], taken: float) -> None:
-        """An observer of the loop."""
-        self.feed.batch(events, commands, taken)
+        """An observer of the loop. A mistake here is told once, and costs no more than what is shown."""
+        try:
+            self.feed.batch(events, commands, taken)
+            self._mistake = ""
+        except Exception as error:
+            if self._mistake != repr(error):
+                self._mistake = repr(error)
+                _log.exception("what external schedulers are shown stands still")
 
     def close(self) -> None:
         """Whoever listens is told that this is the end, so that the HTTP server need not wait for them."""
