@@ -9,10 +9,11 @@ from typing import NamedTuple
 
 from fairlead.api.extender.messages import Meta, Victims
 from fairlead.core.esi.asking import where, why
+from fairlead.core.esi.marks import marks
 from fairlead.core.esi.table import Slot
 from fairlead.core.state import State
 from fairlead.model.command import Bind
-from fairlead.model.esi import ID_LABEL, LONGEST_LABEL, NODE_LABEL, SCHEDULER, SLOT, TESTBED_LABEL
+from fairlead.model.esi import SCHEDULER, SLOT, TESTBED_LABEL
 
 
 class Outsider(NamedTuple):
@@ -98,11 +99,3 @@ def bind(state: State, uid: str, found: Placed | Outsider, node: str) -> Bind | 
             return f"the pod is {pod.scheduler}'s and belongs to no Testbed: it is not bound from here"
         labels, annotations = (), ()
     return Bind("", pod.uid, pod.namespace, pod.name, node, pod.version, pod.scheduler, labels, annotations)
-
-
-def marks(slot: Slot) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
-    """The labels and annotations by which a bound pod names its slot."""
-    labels = [(ID_LABEL, str(slot.index))]
-    if len(slot.node) <= LONGEST_LABEL:
-        labels.append((NODE_LABEL, slot.node))
-    return tuple(labels), ((SLOT, slot.key),)
