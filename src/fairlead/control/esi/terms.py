@@ -1,0 +1,158 @@
+"""What the machines of external schedulers share: whose claim is whose, and one run over the state.
+
+Used by all of `control.esi` but its builders of manifests. A claim is in the BatchJob's status
+(`activeScheduling`, `claimedBy`): ours to write, ahead of the cluster, read from it after a restart. Must not
+move anything from state to state.
+"""
+
+from collections.abc import Sequence
+
+from fairlead.core.durations import duration as parsed
+from fairlead.core.durations import instant, rfc3339
+from fairlead.core.esi.table import Status
+from fairlead.core.state import State
+from fairlead.model.batchjob import BatchJob, BatchJobStatus, JobState
+from fairlead.model.command import Command, ObjectRef
+from fairlead.model.esi import Ref, Testbed
+from fairlead.model.scheduling import FailurePolicy, OnFailure, Scheduling, SchedulingState
+
+STARTED = (JobState.SUBMITTED, JobState.SCHEDULED, JobState.RUNNING)
+"""Its application is to be there, and has not ended."""
+TAKING = (JobState.IN_QUEUE, *STARTED, JobState.PENDING_DELETION)
+"""If slots are assigned to it, nobody else gets them, whether or not pods are there (yet, or still)."""
+ACTIVE = (SchedulingState.CONFIRMATION, SchedulingState.SUBMISSION, SchedulingState.AWAITING_COMPLETION)
+CLAIMING = (*ACTIVE, SchedulingState.COMPLETED)
+OVER = (SchedulingState.FAILED, SchedulingState.FINISHED, SchedulingState.ERROR)
+_BACKOFF = 10_000
+_LONGEST_BACKOFF = 3_600_000
+
+
+class Round:
+    """One run of the machines. `commands` is what they want done, `due` when they want to run again."""
+
+    def __init__(self, state: State) -> None:
+        self.state, self.esi, self.now = state, state.esi, state.now
+        self.commands: list[Command] = []
+        self.moved = False
+        self.due = 0
+        self.order = sorted(self.esi.schedulings.values(), key=lambda each: (each.created, each.uid))
+        """All Schedulings: who comes first, in claims as in slots."""
+        self.owned: dict[str, dict[Ref, BatchJob]] = {}
+        """Scheduling uid -> the jobs that it has claimed."""
+        self.taken: dict[str, dict[str, None]] = {}
+        """Testbed uid -> keys of slots that are given to jobs."""
+        self.kept: dict[str, dict[int, str]] = {}
+        """Testbed uid -> free numbers that a Scheduling waits for, and its uid: not for those after it."""
+        self.waiting: dict[str, tuple[str, int]] = {}
+        """Scheduling uid -> what it waits for before it gets its claims, and its place among who waits."""
+        self.look()
+
+    def look(self) -> None:
+        """Count anew who has claimed what, and which slots are given away."""
+        self.owned, self.taken, self.kept = {}, {}, {}
+        for uid, job in self.esi.jobs.items():
+            status = self.esi.job_status(uid)
+            if status.places and status.state in TAKING:
+                testbed = self.esi.find("Testbed", status.slots)
+                self.taken.setdefault(testbed, {}).update(dict.fromkeys(status.places))
+            owner = self.owner(status)
+            if owner is not None:
+                self.owned.setdefault(owner.uid, {})[job.ref] = job
+
+    def owner(self, status: BatchJobStatus) -> Scheduling | None:
+        """The Scheduling that has claimed the job, if it is still there. ESI's own claims have no uid."""
+        uid = status.claimed_by or self.esi.find("Scheduling", status.active_scheduling)
+        return self.esi.schedulings.get(uid)
+
+    def set(self, uid: str, status: Status) -> None:
+        """Let this be the object's status."""
+        if self.esi.status.get(uid) != status:
+            self.esi.status[uid] = status
+            self.moved = True
+
+    def again(self, at: int) -> None:
+        """Look again at this time."""
+        if self.due == 0 or at < self.due:
+            self.due = at
+
+    @property
+    def text(self) -> str:
+        """The present time, for a status."""
+        return rfc3339(self.now)
+
+
+def jobs_of(scheduling: Scheduling) -> dict[Ref, None]:
+    """The jobs that it names, each once, in order."""
+    spec = scheduling.spec
+    if spec is None:
+        return {}
+    if spec.queue_based is not None:
+        return dict.fromkeys(spec.queue_based)
+    return dict.fromkeys([each.name for each in spec.slot_based.jobs] if spec.slot_based else [])
+
+
+def policy_of(scheduling: Scheduling | None) -> FailurePolicy:
+    spec = scheduling.spec if scheduling is not None else None
+    return spec.fairlead.failure_policy if spec is not None else FailurePolicy()
+
+
+def retries(scheduling: Scheduling | None, status: BatchJobStatus) -> bool:
+    """Whether a job that has failed so often is submitted again."""
+    policy = policy_of(scheduling)
+    return policy.on_failure is OnFailure.RETRY and status.attempts <= policy.retries
+
+
+def backoff(scheduling: Scheduling | None, attempts: int) -> int:
+    """Milliseconds until the next attempt after so many failed ones."""
+    first = parsed(policy_of(scheduling).backoff) or _BACKOFF
+    return min(first << min(attempts - 1, 16), _LONGEST_BACKOFF)
+
+
+def longest_wait(scheduling: Scheduling) -> int:
+    """`maxWait` in milliseconds; 0: for ever."""
+    spec = scheduling.spec
+    return (parsed(spec.fairlead.max_wait) or 0) if spec is not None and spec.fairlead.max_wait else 0
+
+
+def later(at: int) -> str:
+    """A time that must not be met too early: up to the second that is not before it."""
+    return rfc3339(at + 999)
+
+
+def when(text: str) -> int:
+    """A time out of a status; 0 if there is none."""
+    return instant(text) or 0
+
+
+def reference(thing: BatchJob | Scheduling | Testbed) -> ObjectRef:
+    """What a command says of an object of ours, at whatever version."""
+    return ObjectRef(type(thing).__name__, thing.namespace, thing.name, thing.uid)
+
+
+def names(refs: Sequence[Ref], most: int = 4) -> str:
+    """Names for people."""
+    shown = ", ".join(ref.name for ref in refs[:most])
+    return f"{shown} and {len(refs) - most} more" if len(refs) > most else shown
+
+
+def wrong(scheduling: Scheduling) -> str:
+    """What is wrong with its spec; "" if nothing is."""
+    spec = scheduling.spec
+    if scheduling.problem or spec is None:
+        return scheduling.problem or "its spec cannot be read"
+    if (spec.queue_based is None) == (spec.slot_based is None):
+        return "spec: exactly one of queueBased and slotBased must be given"
+    if scheduling.testbed is None:
+        return "spec.testbed: the Testbed must be named"
+    for ref in (scheduling.testbed, *jobs_of(scheduling)):
+        if ref.namespace != scheduling.namespace:
+            return f"spec: {ref} is in another namespace: jobs and Testbed must be in {scheduling.namespace}"
+    if spec.slot_based is not None and len(spec.slot_based.jobs) != len(jobs_of(scheduling)):
+        return "spec.slotBased.jobs: a job is named twice"
+    for name, text in (
+        ("maxWait", spec.fairlead.max_wait),
+        ("failurePolicy.backoff", policy_of(scheduling).backoff),
+    ):
+        if text and parsed(text) is None:
+            return f"spec.fairlead.{name}: {text!r} is no length of time; write for example 90s, 5m or 2h30m"
+    return ""
