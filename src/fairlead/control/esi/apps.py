@@ -13,7 +13,7 @@ from fairlead.control.esi import apps_flink, apps_job, apps_spark
 from fairlead.control.esi.apps_pod import Object, Pods, amounts, pods
 from fairlead.core.esi.table import Slot
 from fairlead.model.batchjob import AppKind, BatchJob, BatchJobSpec
-from fairlead.model.esi import GROUP, LONGEST_LABEL, MANAGED_LABEL, VERSION, Testbed
+from fairlead.model.esi import BATCH_JOB, GROUP, LONGEST_LABEL, MANAGED_LABEL, VERSION, Testbed
 
 API_VERSIONS: dict[AppKind, str] = {
     AppKind.SPARK: apps_spark.API_VERSION,
@@ -31,6 +31,7 @@ def build(job: BatchJob, testbed: Testbed, slots: Sequence[Slot]) -> Object:
     """The whole manifest, with apiVersion and kind. Only for a job of which `why_not` says nothing."""
     kind = job.kind or AppKind.JOB
     made = pods(testbed, slots)
+    made.annotations[BATCH_JOB] = job.uid
     owner = {
         "apiVersion": f"{GROUP}/{VERSION}",
         "kind": "BatchJob",
