@@ -17,7 +17,6 @@ leaves one whose slots nobody knows. The Scheduling decides who starts where (`c
 claim counts or is void by `control.esi.claims`. Must not touch pods: they go with their application.
 """
 
-import json
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
@@ -27,10 +26,11 @@ from fairlead.control.esi import apps
 from fairlead.control.esi import jobs as ask
 from fairlead.control.esi.jobs import Run
 from fairlead.control.esi.terms import ACTIVE, STARTED, Round, backoff, later
-from fairlead.control.esi.writing import create, delete, forget
+from fairlead.control.esi.writing import asks, create, delete, forget
 from fairlead.model.application import APP_KINDS
 from fairlead.model.batchjob import BatchJobStatus, JobCondition, JobState, ScheduledEvent
 from fairlead.model.command import ObjectRef
+from fairlead.model.event import ObjectFailed
 
 _STEPS = 20
 _SHOWN = 4
@@ -81,7 +81,7 @@ def _complete(run: Run) -> BatchJobStatus:
 def _fail(run: Run) -> BatchJobStatus:
     text, job = ask.failure(run), run.job
     run.esi.failures.pop((str(job.kind), job.namespace, job.name), None)
-    forget(run.round, job.uid, str(job.kind), job.name)
+    forget(run.round, job.uid, job.name)
     return _counted(run, text)
 
 
@@ -142,6 +142,7 @@ MACHINE: Mapping[JobState, tuple[Step, ...]] = {
         _INVALID,
         Step("", ask.stray, JobState.PENDING_DELETION),
         Step("", ask.claim_is_void, JobState.READY, _let_go),
+        Step("", ask.reset, JobState.READY, _start_anew),
         Step("AWAIT_ENQUEUE_REQUEST_CONDITION", ask.enqueued, JobState.IN_QUEUE, _begin),
     ),
     JobState.PENDING_DELETION: (Step("AWAIT_DELETION", ask.all_gone, JobState.READY, _clear),),
@@ -190,8 +191,8 @@ def _adopt(run: Run) -> None:
         app = run.app
         if app is not None and not app.deleting:
             run.status = run.change(application=app.uid)
-            forget(run.round, job.uid, str(job.kind), job.name)
-    if ask.reset(run) and status.state is not JobState.FAILED_SUBMISSION:
+            forget(run.round, job.uid, job.name)
+    if not ask.reset(run) and ask.wish(job) and status.state is not JobState.FAILED_SUBMISSION:
         run.status = run.change(reset=ask.wish(job))
 
 
@@ -227,11 +228,15 @@ def _create(run: Run) -> None:
     if testbed is None or table is None or run.esi.app(job) is not None:
         return
     slots = [table.slots[key] for key in run.status.places if key in table.slots]
-    if not slots:
+    if not slots or not asks(run.round, job.uid, job.name):
         return
-    made = apps.build(job, testbed, slots)
-    body = json.dumps(made, separators=(",", ":"))
-    create(run.round, job.uid, str(made["kind"]), job.namespace, job.name, body)
+    why = apps.why_not(job, testbed)
+    if why:  # as if the cluster had refused it
+        key = (str(job.kind), job.namespace, job.name)
+        run.esi.failures[key] = ObjectFailed("create", *key, 422, why)
+        run.round.moved = True
+        return
+    create(run.round, apps.build(job, testbed, slots))
 
 
 def _lacking(run: Run) -> str:

@@ -9,9 +9,10 @@ from msgspec import structs
 from fairlead.control.esi import apps
 from fairlead.control.esi.claims import void
 from fairlead.control.esi.terms import Round, retries, when
+from fairlead.control.esi.writing import created
 from fairlead.core.esi.table import Verdict
 from fairlead.model.application import Application, AppState
-from fairlead.model.batchjob import BatchJob, BatchJobStatus
+from fairlead.model.batchjob import BatchJob, BatchJobStatus, JobState
 from fairlead.model.esi import RESET, TESTBED_LABEL
 from fairlead.model.pod import Pod
 
@@ -105,8 +106,7 @@ def requested(run: Run) -> bool:
 def all_gone(run: Run) -> bool:
     """Neither the application is there nor what lived of it: a new one of its name could mistake them for its
     own, and they would go into slots that are somebody else's by then. Nor is one still being created."""
-    asked = (run.job.uid, f"create {run.job.kind} {run.job.name}") in run.esi.sent
-    return run.app is None and not run.pods and not asked
+    return run.app is None and not run.pods and not created(run.round, run.job.uid, run.job.name)
 
 
 def vanished(run: Run) -> bool:
@@ -155,7 +155,9 @@ def retried(run: Run) -> bool:
 
 
 def reset(run: Run) -> bool:
-    return wish(run.job) not in ("", run.status.reset)
+    """Its user wants it to begin anew, and it has failed."""
+    failed = run.status.state is JobState.FAILED_SUBMISSION or run.status.attempts > 0
+    return failed and wish(run.job) not in ("", run.status.reset)
 
 
 def wish(job: BatchJob) -> str:

@@ -13,11 +13,10 @@ taken. Ghosts that are in the way of nobody stay; who starts a pod in a slot del
 (`control.esi.placing`). Must never delete a pod that is not a ghost of that very Testbed.
 """
 
-import json
 from typing import Any
 
 from fairlead.control.esi.terms import Round
-from fairlead.control.esi.writing import create, delete, forget
+from fairlead.control.esi.writing import asks, create, delete, forget
 from fairlead.core.esi.feed import is_ghost
 from fairlead.core.esi.numbering import read
 from fairlead.core.esi.table import Slot, SlotTable
@@ -138,8 +137,8 @@ def _make(round: Round, testbed: Testbed, slot: Slot) -> None:
     name = name_of(testbed, slot)
     if ("Pod", testbed.namespace, name) in round.esi.failures:
         return  # until the Testbed changes
-    body = json.dumps(ghost_pod(testbed, slot), separators=(",", ":"))
-    create(round, testbed.uid, "Pod", testbed.namespace, name, body)
+    if asks(round, testbed.uid, name):
+        create(round, ghost_pod(testbed, slot))
 
 
 def name_of(testbed: Testbed, slot: Slot) -> str:

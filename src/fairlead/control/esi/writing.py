@@ -8,7 +8,7 @@ decide what is true.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -43,15 +43,28 @@ def flush(run: Round) -> None:
             _status(run, scheduling, scheduling.status)
 
 
-def create(run: Round, maker: str, kind: str, namespace: str, name: str, body: str) -> None:
-    """Let there be such an object, made from the object with uid `maker`."""
-    if _send(run, (maker, f"create {kind} {name}"), body, 0):
-        run.commands.append(CreateObject(kind, namespace, name, body))
+def asks(run: Round, maker: str, name: str) -> bool:
+    """Whether it is time to ask for this object, which is made from the object with uid `maker`."""
+    return _send(run, (maker, f"create {name}"), "", 0)
 
 
-def forget(run: Round, maker: str, kind: str, name: str) -> None:
+def create(run: Round, made: Mapping[str, Any]) -> None:
+    """Let there be this object, if `asks` says that it is time."""
+    meta = made["metadata"]
+    run.commands.append(CreateObject(made["kind"], meta["namespace"], meta["name"], _json(made)))
+
+
+def created(run: Round, maker: str, name: str) -> bool:
+    """Whether it has been asked for and may still come to be."""
+    sent = run.esi.sent.get((maker, f"create {name}"))
+    if sent is not None:
+        run.again(sent.at + AGAIN)
+    return sent is not None
+
+
+def forget(run: Round, maker: str, name: str) -> None:
     """What was asked to be created is there, or was refused."""
-    run.esi.sent.pop((maker, f"create {kind} {name}"), None)
+    run.esi.sent.pop((maker, f"create {name}"), None)
 
 
 def delete(run: Round, ref: ObjectRef, grace: int | None = None) -> None:
