@@ -7,7 +7,7 @@ simulated REST server (`sim.esi_cluster`) and by `fairlead esi simulate`. Determ
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -63,6 +63,8 @@ class EsiWorld(World):
         """Kubernetes Events that the engine wrote."""
         self.refusing: dict[tuple[str, str], tuple[int, str]] = {}
         """(Verb, kind) -> (HTTP code, text): how such writes of the engine fail until it is taken out."""
+        self.watchers: list[Callable[[], None]] = []
+        """Called after each batch that the engine has learned."""
         self._ghosts = 0
         super().__init__(settings or SETTINGS, faults, **kwargs)
 
@@ -229,6 +231,17 @@ class EsiWorld(World):
             self.at(grace, lambda: self.pod_gone(uid))
 
     # -- what the engine asks for --------------------------------------------------------------------
+
+    def perform(self, commands: Sequence[cmd.Command]) -> None:
+        super().perform(commands)
+        for watch in self.watchers:
+            watch()
+
+    def forget(self) -> None:
+        """Let go of what is only kept for tests to look at: who serves a world for hours does that."""
+        self.log.clear()
+        self.batches.clear()
+        self.events.clear()
 
     def _perform(self, command: cmd.Command) -> None:
         life = self.epoch
