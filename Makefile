@@ -23,7 +23,7 @@ CACHE := $(or $(FAIRLEAD_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/fairlead)
 # One thing after the other: lint stops a broken tree before the long tests, and pytest speaks last.
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help install test lint types imports unit fuzz controlplane plugin demo bench lock proto requirements format clean
+.PHONY: help install test lint types imports unit fuzz controlplane plugin demo bench lock proto crds requirements format clean
 .PHONY: check-python check-go
 
 help: ## Show this list
@@ -100,6 +100,9 @@ proto: install ## Generate the gRPC messages anew after a change of a .proto fil
 	  (cd plugins/kube-scheduler && go build -o "$$folder" google.golang.org/protobuf/cmd/protoc-gen-go) && \
 	  PATH="$$folder:$$PATH" $(BIN)/python -m grpc_tools.protoc -Isrc --go_out=plugins/kube-scheduler \
 	    --go_opt=module=fairlead.dev/kube-scheduler-sniffer src/fairlead/recorder/pb/recorder.proto
+
+crds: install ## Generate deploy/crds anew after a change of the structs that they are made from
+	@$(BIN)/python -m fairlead.wire.crds deploy/crds
 
 requirements: install ## Bring docs/requirements.md up to date with the tests
 	@$(BIN)/python tests/requirements_table.py --write
