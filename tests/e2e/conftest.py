@@ -4,6 +4,7 @@
 or needs special options takes `make_cluster`.
 """
 
+import importlib.util
 import secrets
 from collections.abc import Callable, Iterator
 from itertools import count
@@ -28,6 +29,17 @@ def pytest_report_header() -> str:
 def unique_name() -> str:
     """A name that no other run on this machine uses at the same time."""
     return f"e2e-{secrets.token_hex(4)}"
+
+
+def plugin_build() -> Any:
+    """plugins/build.py, which is in no package."""
+    path = Path(__file__).resolve().parents[2] / "plugins" / "build.py"
+    spec = importlib.util.spec_from_file_location("plugin_build", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,6 @@ stock kube-scheduler of the control plane.
 
 import asyncio
 import contextlib
-import importlib.util
 import json
 import os
 import socket
@@ -20,7 +19,7 @@ from typing import Any
 import pytest
 import yaml
 
-from conftest import unique_name
+from conftest import plugin_build, unique_name
 from fairlead.api.rpc.door import Door, Listen
 from fairlead.localcluster import Cluster, UpOptions, bring_down, bring_up
 from fairlead.localcluster.progress import Progress
@@ -41,12 +40,7 @@ TRACE = ["Queued", "Dequeued", "Filter", "Score", "Reserve", "Bind", "PostBind"]
 
 
 def binaries() -> dict[str, str]:
-    spec = importlib.util.spec_from_file_location("plugin_build", ROOT / "plugins" / "build.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.built(Progress())
+    return plugin_build().built(Progress())
 
 
 def node(name: str, cpu: int) -> dict[str, Any]:
