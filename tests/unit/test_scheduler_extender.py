@@ -20,7 +20,7 @@ from fairlead.control.esi.noting import AGAIN, note
 from fairlead.core.engine import Engine
 from fairlead.core.state import State
 from fairlead.model import event as ev
-from fairlead.model.command import Bind, Command, ObjectRef, PatchObject
+from fairlead.model.command import Bind, Command, DeleteObject, ObjectRef, PatchObject
 from fairlead.model.esi import GHOST_LABEL, ID_LABEL, NODE_LABEL, SCHEDULER, SLOT, SLOTS, TESTBED_LABEL
 from fairlead.model.esi import Testbed as Bed
 from fairlead.model.esi import TestbedSpec as BedSpec
@@ -309,6 +309,20 @@ def test_RA8_nothing_is_written_down_of_a_pod_that_is_ours_to_bind_or_bound():
     cluster.see(executor("ours", "n2/1"), executor("bound", "n1/0", node="n1"))
     assert len(cluster.state.esi.places) == 2
     assert patches(cluster) == []
+
+
+def test_a_pod_that_gets_its_slot_late_is_roused_by_the_end_of_its_ghost():
+    """kube-scheduler has found no room for it before, and sleeps over it until some pod on a node goes."""
+    cluster = Cluster()
+    first, late = executor("first", "n2/1"), executor("late", "n2/1")
+    cluster.see(ghost("n2/1"), first, late)
+    assert [each.ref.name for each in patches(cluster)] == ["first"]
+    late = structs.replace(late, version=11, condition="False/Unschedulable")
+    cluster.see(late)
+    cluster.learn(ev.PodGone(first.uid, 20))
+    patch, end = cluster.commands[:2]
+    assert isinstance(patch, PatchObject) and patch.ref.name == "late"
+    assert end == DeleteObject(ObjectRef("Pod", "default", "ghostpod-bed-on-n2-1", "ghost-n2-1"), 0)
 
 
 def test_RA8_a_slot_lost_and_another_found_is_written_down_anew():

@@ -106,16 +106,15 @@ def _ghosts(round: Round, testbed: Testbed, table: SlotTable | None) -> None:
     for slot in table.slots.values() if table is not None and wanted else ():
         ghost = round.state.pods.get(slot.ghost)
         if ghost is not None and table is not None and _fits(table, ghost) and slot.fits:
-            right[ghost.uid] = None
+            if slot.state is not SlotState.OCCUPIED:  # else a pod has come beside it: there was room to spare
+                right[ghost.uid] = None
         elif ghost is None and slot.state is SlotState.FREE:
             _make(round, testbed, slot)
     for uid in round.esi.pods.get(testbed.ref, {}):
         pod = round.state.pods.get(uid)
         if pod is None or not _his_ghost(pod, testbed):
             continue
-        forget(
-            round, testbed.uid, "Pod", pod.name
-        )  # it is there: if it goes, another one is asked for at once
+        forget(round, testbed.uid, pod.name)  # it is there: if it goes, another one is asked for at once
         if uid not in right and not pod.deleting:
             ref = of_pod(pod)
             delete(round, ObjectRef(ref.kind, ref.namespace, ref.name, ref.uid), grace=0)
