@@ -53,7 +53,7 @@ def executor(name: str, testbed: str, slots: str, cpu: str) -> dict[str, Any]:
     return pod(name, cpu, marked, priorityClassName="high-priority")
 
 
-def testbed(name: str, label: str, slots: int, cpu: str) -> dict[str, Any]:
+def bed(name: str, label: str, slots: int, cpu: str) -> dict[str, Any]:
     """Its free slots are held by ghost pods."""
     spec = {
         "nodeLabel": label,
@@ -204,7 +204,7 @@ def test_RA9_an_executor_lands_in_its_slot_beside_an_unrelated_pod(stage: Stage,
     to spare, so kube-scheduler need not evict the ghost: it goes because an executor is in its slot."""
     stage.placing("extender", nodeCacheCapable=False, bindVerb=None, prioritizeVerb=None)
     enrol(kubectl, SCHEDULER, *NODES)
-    kubectl.create(testbed("batchjob-slots", SCHEDULER, 3, "500m"))
+    kubectl.create(bed("batchjob-slots", SCHEDULER, 3, "500m"))
     wait_ghosts(kubectl, **{"batchjob-slots": 12})
     assert state(kubectl, "batchjob-slots") == "SUCCESS"
     kubectl.create(pod("unrelated", "400m", nodeSelector={"kubernetes.io/hostname": "node-2"}))
@@ -228,8 +228,8 @@ def test_RA11_two_testbeds_on_full_nodes(stage: Stage, kubectl: Kubectl, binder:
     enrol(kubectl, SCHEDULER, *NODES[:3])
     enrol(kubectl, PROFILER, NODES[3])
     kubectl.create(
-        testbed("scheduler", SCHEDULER, 3, "600m"),
-        testbed("profiler", PROFILER, 2, "950m"),
+        bed("scheduler", SCHEDULER, 3, "600m"),
+        bed("profiler", PROFILER, 2, "950m"),
         pod("foreign", "150m", nodeName="node-1"),
     )
     wait_ghosts(kubectl, scheduler=9, profiler=2)
