@@ -10,7 +10,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -104,6 +104,15 @@ def queues(where: Where) -> QueuesPage:
     return _ask(where, "/api/v1/queues", QueuesPage, "the configuration of queues")
 
 
+def esi(where: Where, path: str, token: str = "", method: str = "GET") -> Any:
+    """ESI's interface, as it answers; only a scheduler that serves external ones has it."""
+    try:
+        return _fetch(_server(where), path, object, LONG, method, token)
+    except NoAnswer as error:
+        advice = "start `fairlead scheduler --esi`, or say where to ask with --server or --data-dir"
+        raise CliError(f"nobody answers: {error}; {advice}") from None
+
+
 # -- finding somebody --------------------------------------------------------------------------------
 
 
@@ -159,10 +168,11 @@ def _server(where: Where) -> str:
     return found.url
 
 
-def _fetch(server: str, path: str, kind: type[T], patience: float, method: str = "GET") -> T:
+def _fetch(server: str, path: str, kind: type[T], patience: float, method: str = "GET", token: str = "") -> T:
     """The answer as a struct. Raises NoAnswer, or CliError with the server's own words."""
     try:
-        request = urllib.request.Request(f"{server}{path}", method=method)
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        request = urllib.request.Request(f"{server}{path}", method=method, headers=headers)
         with _OPENER.open(request, timeout=patience) as response:
             body = response.read()
     except urllib.error.HTTPError as error:

@@ -87,6 +87,10 @@ def late(module: str, default: str = "") -> type[TyperGroup]:
 SUB_APPS = {
     "cluster": ("fairlead.cli.cluster", "A Kubernetes control plane on this machine: up, down, status."),
     "db": ("fairlead.cli.db", "The database: its address, or a shell in it."),
+    "esi": (
+        "fairlead.cli.esi",
+        "External schedulers: Testbeds, jobs, Schedulings; enrol nodes, reset jobs, try an algorithm.",
+    ),
     "history": (
         "fairlead.cli.history",
         "What was recorded: pods and nodes over time, latencies, usage, SQL, export.",

@@ -77,12 +77,13 @@ class Debug:
             _log.info("node labelled", node=line.name, label=found.node_label, value=value)
 
     async def reset_all_jobs(self, request: Request) -> Response:
-        """Failed jobs become ready again, each with its labels, events and notes. Answers their names."""
+        """Failed jobs become ready again, each with its labels, events and notes. Answers their names.
+        `name`, once or more often, asks for these alone."""
         self._must_mean_it(request)
         everywhere, dry = flag(request, "allNamespaces"), flag(request, "dryRun")
         namespace = "" if everywhere else self.desk.namespace(request)
         await self.desk.allow(request, Right("update", "batchjobs", namespace))
-        jobs = operations.failed(self.desk.state(), namespace)
+        jobs = _named(operations.failed(self.desk.state(), namespace), request.query_params.getlist("name"))
         if not dry:
             for job in jobs:
                 await self._reset(job)
@@ -107,3 +108,11 @@ class Debug:
         """UP as ESI's probes expect it: alive always, ready once the first lists are in."""
         ready = request.url.path.endswith("/liveness") or self.desk.feed.state is not None
         return reply({"status": "UP" if ready else "OUT_OF_SERVICE"}, 200 if ready else 503)
+
+
+def _named(jobs: list[BatchJob], names: list[str]) -> list[BatchJob]:
+    """Those of these names, all where none is given. HTTPException 400 for one that has not failed."""
+    known = {job.name for job in jobs}
+    if missing := [name for name in names if name not in known]:
+        raise HTTPException(400, f"no job that has failed is called {', '.join(missing)}")
+    return [job for job in jobs if not names or job.name in names]
