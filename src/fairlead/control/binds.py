@@ -9,6 +9,8 @@ request can be on its way.
 from collections.abc import Iterator, Sequence
 
 from fairlead.control import claims
+from fairlead.core.esi.asking import where
+from fairlead.core.esi.marks import marks
 from fairlead.core.labels import constraints
 from fairlead.core.live import Group, Intent
 from fairlead.core.state import State
@@ -43,6 +45,8 @@ def release(state: State, _: Sequence[Group]) -> list[Command]:
             continue
         del state.to_bind[intent.pod]
         intent.in_flight = True
+        found = where(state, intent.pod)
+        labels, annotations = marks(found[1]) if found is not None else ((), ())
         commands.append(
             Bind(
                 grant=intent.grant,
@@ -52,6 +56,8 @@ def release(state: State, _: Sequence[Group]) -> list[Command]:
                 node=intent.node,
                 version=pod.version,
                 scheduler=state.settings.scheduler,
+                labels=labels,
+                annotations=annotations,
             )
         )
     return commands

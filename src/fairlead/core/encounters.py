@@ -52,10 +52,21 @@ def _forget(state: State) -> None:
 
 def _look(state: State, nodes: Iterable[str]) -> None:
     for node in nodes:
-        if node in state.raced or not state.inventory.over(node):
+        if node in state.raced or not _over(state, node):
             continue
         since = state.now - MOMENT
         holders = state.inventory.holders(node)
         if any(uid in state.intents or state.landed.get(uid, since) > since for uid in holders):
             state.raced[node] = 0
             state.races += 1
+
+
+def _over(state: State, node: str) -> bool:
+    """Whether more is held there than the node has; what slots still hold for pods that have come is not."""
+    lack = state.inventory.over(node)
+    if lack and node in state.esi.members:
+        for key, amounts in state.inventory.holders(node).items():
+            for row, amount in state.inventory.vector(amounts).pairs if key in state.esi.holds else ():
+                if row in lack:
+                    lack[row] -= amount
+    return any(amount > 0 for amount in lack.values())

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from fairlead.core.explain import POSSIBLE, possibility
 from fairlead.core.groups import forget, sequence
 from fairlead.core.live import Group
+from fairlead.core.outside import outside
 from fairlead.core.picture import columns, take
 from fairlead.core.poison import look_at, settle_slots, take_in, unplannable
 from fairlead.core.policy import lookahead
@@ -120,7 +121,7 @@ class Engine:
             state.reopen()
             self._settle()
             return []
-        verdict = verify(state, plan, own)
+        verdict = verify(state, plan, own) if own or plan.version else outside(state, plan)
         if own:
             self._checked(plan)
         self.last_stale = verdict.stale

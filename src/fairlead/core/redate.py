@@ -44,7 +44,10 @@ def clock_jumped(state: State, event: ev.ClockJumped) -> None:
         _move(each, by)
     state.promises.update({gid: replace(p, start=_moved(p.start, by)) for gid, p in state.promises.items()})
     state.poisoned.update({key: p._replace(at=_moved(p.at, by)) for key, p in state.poisoned.items()})
-    for times in (state.early, state.retired, state.tombstones, state.landed, state.raced):
+    esi = state.esi
+    esi.sent.update({key: each._replace(at=_moved(each.at, by)) for key, each in esi.sent.items()})
+    esi.due = _moved(esi.due, by)
+    for times in (state.early, state.retired, state.tombstones, state.landed, state.raced, esi.tried):
         times.update({key: _moved(at, by) for key, at in times.items()})
     state.inventory.gone_at[:] = [_moved(at, by) for at in state.inventory.gone_at]
     state.plan_after = _moved(state.plan_after, by)

@@ -57,13 +57,13 @@ def verify(state: State, plan: Plan, own: bool = True) -> Verdict:
             continue
         if stale:
             continue
-        stale = _objection(state, group, decision, ahead, plan, trusted)
+        stale = objection(state, group, decision, ahead, plan, trusted)
         if not stale and mindful is not None and group is not None:
             stale = mindful.objection(group, decision)
         if not stale and group is not None:
-            stale = _claim(state, group, decision)
+            stale = claim(state, group, decision)
         if not stale and group is not None:
-            grants.append(_grant(state, group, decision, plan, len(grants)))
+            grants.append(grant(state, group, decision, plan, len(grants)))
             if not decision.growth:
                 group.planned_at = plan.at if own else state.now
     if stale:
@@ -113,20 +113,20 @@ def _few_fit(inventory: Inventory, asked: list[tuple[Vector, int]]) -> bool:
     return all(free.item(cell) >= amount for cell, amount in need.items())
 
 
-def _objection(
+def objection(
     state: State, group: Group | None, start: Start, ahead: Order | None, plan: Plan, trusted: bool
 ) -> str:
     """Why the start must not be done now; "" if it may."""
     if group is None:
         return f"{start.group} is gone"
-    request = _asked(group, start)
+    request = asked(group, start)
     if request is None or any(place.pod in state.intents for place in start.placements):
         return f"{start.group} does not ask for this (any more)"
     if ahead is not None and ahead < request.order:
         return f"{ahead[-1]} arrived ahead of {start.group}"
     if not trusted and not _fits(state, start.placements):
         return f"{start.group} no longer fits"
-    if state.nodes_at > plan.version and not _allowed(state, request, start.placements):
+    if state.nodes_at > plan.version and not allowed(state, request, start.placements):
         return f"{start.group}: a node was closed"
     return ""
 
@@ -177,7 +177,7 @@ def _withdraw_promise(state: State, gid: str) -> None:
         expect(state, group, 0)
 
 
-def _asked(group: Group, start: Start) -> Request | None:
+def asked(group: Group, start: Start) -> Request | None:
     """The group's request that the start answers exactly: the same pods, each once."""
     wanted = {place.pod: None for place in start.placements}
     if len(wanted) != len(start.placements):
@@ -206,7 +206,7 @@ def _fits(state: State, placements: tuple[Placement, ...]) -> bool:
     return ok
 
 
-def _allowed(state: State, request: Request, placements: tuple[Placement, ...]) -> bool:
+def allowed(state: State, request: Request, placements: tuple[Placement, ...]) -> bool:
     """Whether labels, taints and readiness of the nodes still allow the pods."""
     classes = state.inventory.classes()
     shapes = {uid: task.shape for task in request.tasks for uid in task.uids}
@@ -217,7 +217,7 @@ def _allowed(state: State, request: Request, placements: tuple[Placement, ...]) 
     return True
 
 
-def _claim(state: State, group: Group, start: Start) -> str:
+def claim(state: State, group: Group, start: Start) -> str:
     """Let the claims of the members be decided, so that the next start finds their volumes taken.
 
     Returns why one of them may not be where it is to go; then nothing is decided.
@@ -235,7 +235,7 @@ def _claim(state: State, group: Group, start: Start) -> str:
     return ""
 
 
-def _grant(state: State, group: Group, start: Start, plan: Plan, index: int) -> Grant:
+def grant(state: State, group: Group, start: Start, plan: Plan, index: int) -> Grant:
     """Hold the capacity and move the group; from here on the start is `assumed`."""
     grant = Grant(
         id=f"{plan.id}/{index}",

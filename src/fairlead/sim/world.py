@@ -203,6 +203,8 @@ class World(Cluster):
         match command:
             case cmd.Propose():
                 self._later(self.faults.plan_delay(), self.planner(command.snapshot))
+            case cmd.Submit():
+                self._later(0, ev.PlanProposed(command.plan))
             case cmd.RecordAllocations() | cmd.SaveGroups() | cmd.SettleGrants():
                 self._store_busy = max(self._store_busy, self.now + STORE_DELAY) + self.faults.store_delay()
                 self.at(self._store_busy - self.now, lambda: self._write(command, life))

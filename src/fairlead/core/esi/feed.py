@@ -92,6 +92,8 @@ def pod_changed(state: State, old: Pod | None, new: Pod | None) -> None:
     if old is not None and new is not None and _says(old) == _says(new):
         return
     esi.looked[pod.uid] = None
+    if new is None:
+        esi.refused.pop(pod.uid, None)
     for each in (old, new):
         if each is not None:
             esi.stir(each.node)

@@ -27,6 +27,14 @@ def hold(state: State, table: SlotTable, slot: Slot, amounts: Amounts) -> None:
         state.reopen()  # it may be less than before
 
 
+def rest_of(state: State, table: SlotTable, slot: Slot) -> None:
+    """A pod has just been granted the slot: what is held for it is less by that."""
+    node, amounts = state.inventory.held.get(hold_key(table, slot), ("", ()))
+    taken = dict(state.inventory.held.get(slot.pod, ("", ()))[1])
+    rest = [(name, left) for name, amount in amounts if (left := amount - taken.get(name, 0)) > 0]
+    hold(state, table, slot, tuple(rest) if node else ())
+
+
 def release(state: State, key: str) -> None:
     if state.esi.holds.pop(key, None) is not None and state.inventory.release(key):
         state.reopen()
