@@ -7,14 +7,21 @@ import typer
 import yaml
 
 from fairlead.cli import recorder as command
-from fairlead.kube.access import NEEDED, Right, to_elect
+from fairlead.kube.access import ESI_ENROL, ESI_NEEDED, NEEDED, Right, to_elect
 from fairlead.kube.observe import needed
+from fairlead.model.esi import GHOST_PRIORITY, GROUP, PRIORITY
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 
 
 def objects(name: str) -> dict[str, dict[str, Any]]:
     return {each["kind"]: each for each in yaml.safe_load_all((DEPLOY / name).read_text(encoding="utf-8"))}
+
+
+def named(name: str) -> dict[tuple[str, str], dict[str, Any]]:
+    """The same for files with several of a kind: by kind and name."""
+    found = yaml.safe_load_all((DEPLOY / name).read_text(encoding="utf-8"))
+    return {(each["kind"], each["metadata"]["name"]): each for each in found}
 
 
 def granted(role: dict[str, Any]) -> list[Right]:
@@ -73,3 +80,35 @@ def test_the_recorders_command_is_one_that_it_knows():
     assert name == "recorder" and {each.partition("=")[0] for each in options} <= known
     ports = {each["name"]: each["containerPort"] for each in container["ports"]}
     assert {f"--{door}=0.0.0.0:{port}" for door, port in ports.items()} <= set(options)
+
+
+def test_RA4_external_schedulers_are_served_with_no_more_rights_than_are_asked_for():
+    account = objects("rbac.yaml")["ServiceAccount"]["metadata"]
+    subjects = [{"kind": "ServiceAccount", "name": account["name"], "namespace": account["namespace"]}]
+    for file, role, rights in (
+        ("esi.yaml", "fairlead-esi", ESI_NEEDED),
+        ("esi-enrol.yaml", "fairlead-esi-enrol", ESI_ENROL),
+    ):
+        found = named(file)
+        assert granted(found["ClusterRole", role]) == sorted(rights)
+        assert found["ClusterRoleBinding", role]["roleRef"]["name"] == role
+        assert found["ClusterRoleBinding", role]["subjects"] == subjects
+    assert "*" not in {right.verb for right in (*ESI_NEEDED, *ESI_ENROL)}
+    # What the role of the scheduler alone grants is not granted twice.
+    assert not set(ESI_NEEDED) & set(NEEDED)
+
+
+def test_users_of_a_namespace_get_the_custom_resources_with_it():
+    found = named("esi.yaml")
+    for role, verbs in (("edit", 7), ("view", 3)):
+        (rule,) = found["ClusterRole", f"fairlead-esi-{role}"]["rules"]
+        assert rule["apiGroups"] == [GROUP] and len(rule["verbs"]) == verbs
+        labels = found["ClusterRole", f"fairlead-esi-{role}"]["metadata"]["labels"]
+        assert labels[f"rbac.authorization.k8s.io/aggregate-to-{role}"] == "true"
+
+
+def test_priority_classes_have_ESIs_names_and_order():
+    found = named("esi.yaml")
+    executors, ghosts = (found["PriorityClass", name] for name in (PRIORITY, GHOST_PRIORITY))
+    assert (executors["value"], ghosts["value"]) == (1000, 100)
+    assert ghosts["preemptionPolicy"] == "Never"
