@@ -187,11 +187,11 @@ def _adopt(run: Run) -> None:
         owner = run.round.owner(status)
         if owner is not None:
             run.status = run.change(claimed_by=owner.uid)
-    if status.state in STARTED and not status.application:
-        app = run.app
-        if app is not None and not app.deleting:
+    app = run.app
+    if app is not None:
+        forget(run.round, job.uid, job.name)
+        if status.state in STARTED and not status.application and not app.deleting:
             run.status = run.change(application=app.uid)
-            forget(run.round, job.uid, job.name)
     if not ask.reset(run) and ask.wish(job) and status.state is not JobState.FAILED_SUBMISSION:
         run.status = run.change(reset=ask.wish(job))
 

@@ -230,9 +230,11 @@ def _slots_free(run: Run) -> bool:
 
 
 def _may_end(run: Run) -> bool:
+    """Once all have seen that it has completed: clients wait for that."""
     spec = run.scheduling.spec
     released = spec is not None and spec.fairlead.auto_release
-    return released or not run.round.owned.get(run.scheduling.uid)
+    seen = run.scheduling.status.state is SchedulingState.COMPLETED
+    return seen and (released or not run.round.owned.get(run.scheduling.uid))
 
 
 def _edited(run: Run) -> bool:
