@@ -95,7 +95,8 @@ class SchedulingShape(Struct, frozen=True, rename="camel", omit_defaults=True):
     job_status: list[StageShape]
     queue: list[str] | None = None
     slots: SlotsShape | None = None
-    fairlead: SchedulingOptions = SchedulingOptions()
+    fairlead: SchedulingOptions | None = None
+    """Options beyond ESI's; None where there are none."""
     reason: str = ""
     position: int = 0
     problems: list[str] = []
@@ -112,7 +113,7 @@ def testbed(thing: Testbed, status: TestbedStatus) -> TestbedShape:
     return TestbedShape(
         name=thing.name,
         state=status.state,
-        number_of_nodes=len(by_node),
+        number_of_nodes=len({slot.node_name for slot in status.slots if slot.position >= 0}),
         number_of_slots_per_node=thing.spec.slots_per_node if thing.spec else 0,
         slots_by_node=by_node,
         problems=_problems(thing.problem, status.problems),
@@ -145,7 +146,7 @@ def scheduling(thing: Scheduling, status: SchedulingStatus) -> SchedulingShape:
             [SlotsOfJob(_name(each.name, namespace), each.slot_ids) for each in slots.jobs],
             slots.mode.upper(),
         ),
-        fairlead=spec.fairlead if spec else SchedulingOptions(),
+        fairlead=spec.fairlead if spec and spec.fairlead != SchedulingOptions() else None,
         reason=status.reason,
         position=status.position,
         problems=_problems(thing.problem, status.problems),
