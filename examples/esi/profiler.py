@@ -34,7 +34,7 @@ class Matrix:
 
     def __init__(self, jobs: dict[str, Shape]) -> None:
         self.names = sorted(jobs)
-        self._cells = {(job, other): _read(jobs[job], other) for job in jobs for other in jobs}
+        self._cells = {(job, other): read_mean(jobs[job], other) for job in jobs for other in jobs}
 
     def __getitem__(self, pair: tuple[str, str]) -> Mean:
         return self._cells.get(pair, Mean())
@@ -62,7 +62,7 @@ class Matrix:
         return "\n".join(lines)
 
 
-def _read(job: Shape, other: str) -> Mean:
+def read_mean(job: Shape, other: str) -> Mean:
     notes = (job.get("externalScheduler") or {}).get("profiler") or [{}]
     found = re.fullmatch(r"([0-9.]+)(?: \(([0-9]+)\))?", notes[0].get(other, ""))
     return Mean(float(found[1]), int(found[2] or 1)) if found else Mean()
@@ -112,5 +112,5 @@ def last_run(job: Shape) -> float:
 def note(esi: Esi, job: Shape, other: str, seconds: float) -> None:
     """One more sample of the job beside the other one; what others keep with the job stays."""
     kept = job.get("externalScheduler") or {}
-    row = {**(kept.get("profiler") or [{}])[0], other: str(_read(job, other).and_one(seconds))}
+    row = {**(kept.get("profiler") or [{}])[0], other: str(read_mean(job, other).and_one(seconds))}
     esi.put({**job, "externalScheduler": {**kept, "profiler": [row]}})

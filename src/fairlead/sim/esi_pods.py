@@ -56,7 +56,7 @@ def _raw(app: Manifest) -> Iterator[Manifest]:
         case AppKind.SPARK:
             yield from _spark(app, spec)
         case AppKind.FLINK:
-            yield from _flink(app, part(spec, "taskManager"), part(spec, "podTemplate"))
+            yield from _flink(app, spec)
         case AppKind.FLINK_CLUSTER:
             yield from _flink_cluster(app, spec)
         case AppKind.JOB:
@@ -106,13 +106,17 @@ def _spark(app: Manifest, spec: Manifest) -> Iterator[Manifest]:
         yield _over(named, labels, own, {"resources": {"requests": requests}})
 
 
-def _flink(app: Manifest, manager: Manifest, common: Manifest) -> Iterator[Manifest]:
+def _flink(app: Manifest, spec: Manifest) -> Iterator[Manifest]:
+    """As many as its parallelism needs, where nothing says how many."""
+    manager = part(spec, "taskManager")
     resource = part(manager, "resource")
-    template: Manifest = manager.get("podTemplate") or common
+    template = manager.get("podTemplate") or part(spec, "podTemplate")
     memory = resource.get("memory") or "2048m"
     requests = {"cpu": str(resource.get("cpu") or 1), "memory": f"{_mebibytes(memory)}Mi"}
     labels = {"app": app["metadata"]["name"], "component": "taskmanager"}
-    for _ in range(int(manager.get("replicas", 1))):
+    tasks = int(part(spec, "flinkConfiguration").get("taskmanager.numberOfTaskSlots", 1))
+    needed = -(-int(part(spec, "job").get("parallelism", 1)) // tasks)
+    for _ in range(int(manager.get("replicas", needed))):
         yield _over(template, labels, {}, {"resources": {"requests": requests}})
 
 
