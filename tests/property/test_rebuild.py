@@ -31,7 +31,7 @@ class Audited(Engine):
         commands = super().learn(events)
         moment = take(self.state)
         nodes, pods = list(moment.nodes.values()), moment.pods.values()
-        rebuilt = rebuild(nodes, pods, moment.intents, moment.asked, moment.marks())
+        rebuilt = rebuild(nodes, pods, moment.intents, moment.asked, moment.marks(), moment.holds)
         incremental = now(picturing(moment))
         assert incremental.rows == rebuilt.rows
         assert incremental.digest == rebuilt.digest

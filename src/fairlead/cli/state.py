@@ -149,9 +149,11 @@ def _holders(picture: StateDump) -> Iterator[str]:
     for node in (*picture.nodes, *picture.strays):
         for pod in node.held:
             name = names.get(pod.group) or f"{pod.namespace} (of others)"
+            if pod.why is Holds.SLOT:
+                name = f"{pod.namespace} (slots kept free)"
             part = parts.setdefault(name, _Part({}, Counter(), Counter()))
             part.nodes[node.name] = None
-            part.pods[pod.why] += 1
+            part.pods[pod.why] += pod.why is not Holds.SLOT
             part.amounts.update(pod.amounts)
     most = sorted(parts.items(), key=lambda item: (-item[1].amounts["cpu"], item[0]))
     if most:

@@ -178,12 +178,18 @@ def drawing(moment: Moment, look: Look) -> Steps[Pictures]:
     here = yield from picturing(moment)
     truth = look.truth
     there = yield from rebuilding(
-        list(truth.nodes.values()), truth.pods.values(), moment.intents, moment.asked, truth.rest
+        list(truth.nodes.values()),
+        truth.pods.values(),
+        moment.intents,
+        moment.asked,
+        truth.rest,
+        moment.holds,
     )
     if not look.found:
         return Pictures(here, there, there)
     nodes = list(moment.nodes.values())
-    own = yield from rebuilding(nodes, moment.pods.values(), moment.intents, moment.asked, moment.marks())
+    pods = moment.pods.values()
+    own = yield from rebuilding(nodes, pods, moment.intents, moment.asked, moment.marks(), moment.holds)
     return Pictures(here, there, own)
 
 

@@ -111,6 +111,10 @@ def _held(state: State, holders: Mapping[str, Amounts]) -> tuple[Holder, ...]:
 
 
 def _holder(state: State, uid: str, amounts: Amounts) -> Holder:
+    slot = state.esi.holds.get(uid)
+    if slot is not None:
+        ref = state.esi.tables[slot.testbed].ref
+        return Holder(uid, ref.namespace, f"{ref.name}/{slot.slot}", "", Holds.SLOT, dict(amounts))
     pod, intent = state.pods.get(uid), state.intents.get(uid)
     group = state.group_of.get(uid, intent.group if intent is not None else "")
     why = Holds.BOUND if pod is not None and pod.node else Holds.INTENT
@@ -210,7 +214,7 @@ def _counts(state: State) -> dict[str, int]:
         "nodes": sum(not at for at in state.inventory.gone_at),
         "nodes_gone": sum(at > 0 for at in state.inventory.gone_at),
         "pods": len(state.pods),
-        "pods_holding": len(state.inventory.held),
+        "pods_holding": len(state.inventory.held) - len(state.esi.holds),
         "groups": len(state.groups),
         "intents": len(state.intents),
         "promises": len(state.promises),

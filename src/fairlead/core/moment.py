@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fairlead.core.esi.invariants import expected_holds
 from fairlead.core.rebuild import STEP, Holding, Mark, Picture, Row, Tally, implied, picture, row
 from fairlead.core.state import State
 from fairlead.core.steps import Steps
@@ -57,6 +58,8 @@ class Moment(NamedTuple):
     group_of: dict[str, str]
     tenants: dict[str, Tenant] | None
     set_aside: frozenset[str]
+    holds: dict[str, tuple[str, Amounts]]
+    """What free slots of Testbeds should hold, by what is in them: key, node and amounts."""
 
     def asked(self, pod: Pod) -> Amounts:
         """What the pod takes from its node."""
@@ -116,6 +119,11 @@ def take(state: State) -> Moment:
         group_of=state.group_of.copy() if tenants is not None else {},
         tenants=tenants,
         set_aside=frozenset(state.poisoned),
+        holds={
+            key: each
+            for table in state.esi.tables.values()
+            for key, each in expected_holds(state, table).items()
+        },
     )
 
 

@@ -89,8 +89,10 @@ def rebuilding(
     intents: Mapping[str, str],
     asked: Callable[[Pod], Amounts] = lambda pod: pod.shape.requests,
     rest: Iterable[Mark] = (),
+    holds: Mapping[str, tuple[str, Amounts]] | None = None,
 ) -> Steps[Picture]:
-    """Count everything from nothing. `intents` says where pods are meant to be that are not bound yet."""
+    """Count everything from nothing. `intents` says where pods are meant to be that are not bound yet,
+    `holds` what is kept for free slots of Testbeds."""
     tally = Tally()
     found: dict[str, list[Pod]] = {node.name: [] for node in nodes}
     for count, pod in enumerate(pods):
@@ -105,9 +107,13 @@ def rebuilding(
         tally.add(mark)
         if not count % STEP:
             yield
+    slots: dict[str, list[Holding]] = {}
+    for key, (name, amounts) in (holds or {}).items():
+        slots.setdefault(name, []).append((key, 0, amounts))
     rows: list[Row] = []
     for node in nodes:
-        rows.append(_counted(node, [(pod.uid, pod.version, asked(pod)) for pod in found[node.name]]))
+        there = [(pod.uid, pod.version, asked(pod)) for pod in found[node.name]]
+        rows.append(_counted(node, there + slots.get(node.name, [])))
         yield
     return picture(rows, tally)
 
@@ -135,6 +141,7 @@ def rebuild(
     intents: Mapping[str, str],
     asked: Callable[[Pod], Amounts] = lambda pod: pod.shape.requests,
     rest: Iterable[Mark] = (),
+    holds: Mapping[str, tuple[str, Amounts]] | None = None,
 ) -> Picture:
     """The same as `rebuilding`, at once."""
-    return now(rebuilding(nodes, pods, intents, asked, rest))
+    return now(rebuilding(nodes, pods, intents, asked, rest, holds))

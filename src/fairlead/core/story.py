@@ -10,6 +10,7 @@ import numpy as np
 
 from fairlead.core import durations, topology
 from fairlead.core.assume import waited_for
+from fairlead.core.esi.asking import next_step
 from fairlead.core.estimates import unpromised
 from fairlead.core.explain import amounts_text, blocked, unsatisfiable
 from fairlead.core.groups import members
@@ -21,7 +22,7 @@ from fairlead.core.running import expected_end
 from fairlead.core.snapshot import Request, Snapshot, Task
 from fairlead.core.state import State
 from fairlead.core.tenancy import PLACES
-from fairlead.core.views import estimate, head_of, label, order, reason_of, row, span
+from fairlead.core.views import ahead_of, estimate, head_of, label, order, reason_of, row, span
 from fairlead.model import quantity
 from fairlead.model.group import GroupRecord, Outcome, Phase, Why
 from fairlead.model.plan import Placement, Reserve
@@ -49,11 +50,10 @@ def find(state: State, name: str) -> list[Group]:
 def explain(state: State, group: Group, now: int) -> Explanation:
     """All that is known of a group now."""
     head = head_of(state, group)
-    mine = order(group)
     waits = group.phase is Phase.QUEUED
-    ahead = sum(g.phase is Phase.QUEUED and order(g) < mine for g in state.groups.values()) if waits else 0
+    ahead = ahead_of(state, group)
     record = group.record()
-    lack = _Lack(state, group) if group.requests else None
+    lack = _Lack(state, group) if group.requests and not group.slotted else None
     return Explanation(
         group=row(record, now, ahead + 1 if waits else 0, reason_of(group, head), estimate(group)),
         since=group.since,
@@ -64,7 +64,7 @@ def explain(state: State, group: Group, now: int) -> Explanation:
         head=_head(head) if head is not None and waits and head.id != group.id else None,
         short=lack.short if lack else "",
         nearest=lack.nearest if lack else "",
-        next_step=_next_step(group, ahead, head, lack, now),
+        next_step=next_step(state, group) or _next_step(group, ahead, head, lack, now),
         promise=_promise(state, group, now),
         notes=tuple(_notes(state, group)),
         layout=Layout(*group.layout),

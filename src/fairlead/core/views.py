@@ -99,6 +99,14 @@ def estimate(group: Group | GroupRecord, stored: Mapping[str, Reserve] = _NONE) 
     return stored[group.id].start if group.id in stored else 0
 
 
+def ahead_of(state: State, group: Group) -> int:
+    """How many stand before it. Who waits for slots of Testbeds stands before nobody and behind nobody."""
+    if group.phase is not Phase.QUEUED or group.slotted:
+        return 0
+    mine = order(group)
+    return sum(g.phase is Phase.QUEUED and not g.slotted and order(g) < mine for g in state.groups.values())
+
+
 def head_of(state: State, group: Group) -> Group | None:
     """The group that stops everybody behind it in this one's queue, if any."""
     head = state.groups.get(state.head(group))
@@ -225,7 +233,7 @@ def queues_page(state: State, now: int, warnings: tuple[str, ...] = ()) -> Queue
             name = word(group.phase, group.outcome, group.reason.why).value
             found[name] = found.get(name, 0) + 1
             promised[group.queue] += 1 if estimate(group) else 0
-        elif group.phase is not Phase.ENDED:
+        elif group.phase is not Phase.ENDED and not group.slotted:
             strays[group.queue] = strays.get(group.queue, 0) + 1
     lost = tuple(f"no queue is called {name!r}, but groups name it: {n}" for name, n in strays.items())
     rows = tuple(_queue_status(queue, counts[queue.name], promised[queue.name]) for queue in queues)
@@ -261,6 +269,7 @@ def node_rows(state: State) -> list[NodeRow]:
     capacity = inventory.capacity[resources, :n].T.tolist()
     free = inventory.free[resources, :n].T.tolist()
     rows: list[NodeRow] = []
+    held_for = state.esi.holds
     for i, node in enumerate(inventory.nodes):
         if node is None:
             continue
@@ -279,7 +288,7 @@ def node_rows(state: State) -> list[NodeRow]:
                 unschedulable=node.unschedulable,
                 present=present,
                 resources=amounts,
-                pods=len(holders),
+                pods=sum(uid not in held_for for uid in holders),
                 groups=_groups_on(state, holders),
                 place=levels.place(i) if levels_there else "",
                 exclusive=any((PLACES, WHOLE) in amounts for amounts in holders.values()),

@@ -15,12 +15,14 @@ from fairlead.model.view import QueueStatus, ResourceUse
 
 
 class Holds(StrEnum):
-    """Why a pod takes up room on a node."""
+    """Why a pod, or a free slot of a Testbed, takes up room on a node."""
 
     BOUND = "bound"
     """The API server says that it is there."""
     INTENT = "intent"
     """It is granted the place and has not been seen there yet."""
+    SLOT = "slot"
+    """A slot of a Testbed is kept for whom it is meant: what of it nobody in it holds."""
 
 
 class Holder(Struct, frozen=True, gc=False):

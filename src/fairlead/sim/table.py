@@ -119,6 +119,7 @@ def _parts(state: State, held: Sequence[Holder], name: Callable[[str], str]) -> 
             f"{bare(pod.namespace, pod.name)}{'*' if pod.why is Holds.INTENT else ''}",
         )
         for pod in held
+        if pod.why is not Holds.SLOT
     )
 
 

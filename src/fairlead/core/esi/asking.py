@@ -10,8 +10,10 @@ from fairlead.core.esi.feed import home_of, is_ghost
 from fairlead.core.esi.table import Slot, SlotTable
 from fairlead.core.explain import amounts_text
 from fairlead.core.labels import constraints
+from fairlead.core.live import Group
 from fairlead.core.state import State
 from fairlead.model.esi import ID_LABEL, IDS_LABEL, NODE_LABEL, SLOT, SLOTS, SlotState
+from fairlead.model.group import Phase
 from fairlead.model.pod import Amounts, Pod
 
 _TOLERANCE = 1025
@@ -145,3 +147,17 @@ def who(state: State, slot: Slot) -> str:
         name = f"{pod.namespace}/{pod.name}" if pod is not None else slot.pod
         return f"{'has' if slot.state is SlotState.OCCUPIED else 'is reserved for'} pod {name}"
     return slot.problem
+
+
+def next_step(state: State, group: Group) -> str:
+    """What has to happen for a pod to start in its slot; "" for a group that waits for no slot."""
+    pod = next((state.pods[uid] for uid in group.pods), None)
+    if not group.slotted or group.phase is not Phase.QUEUED or pod is None:
+        return ""
+    if where(state, pod.uid) is not None:
+        return "it starts as soon as nothing speaks against its slot"
+    table = state.esi.tables.get(state.esi.find("Testbed", home_of(pod)))
+    slots = allowed(table, pod) if table is not None else []
+    taken = [f"{slot.key} {text}" for slot in slots[:_NAMED] if (text := who(state, slot))]
+    told = f" ({'; '.join(taken)})" if taken else ""
+    return f"it starts once a slot that it may use is free{told}"
