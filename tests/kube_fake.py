@@ -136,6 +136,8 @@ class FakeApi:
             return status(404, "NotFound", f'{home[0]} "{rest[0]}" not found')
         if request.method == "GET":
             return web.json_response(thing)
+        if isinstance(body, list):  # a JSON patch
+            return self._replace(thing, body)
         wanted = body["metadata"] if request.method == "PATCH" else body.get("preconditions", {})
         if wanted.get("uid", thing["metadata"]["uid"]) != thing["metadata"]["uid"]:
             if request.method == "PATCH":
@@ -150,6 +152,16 @@ class FakeApi:
             del self.things[(*home, rest[0])]
             return status(200)
         merge(thing, {"status": body["status"]} if rest[1:] == ["status"] else body)
+        self.touch(thing)
+        return web.json_response(thing)
+
+    def _replace(self, thing: dict[str, Any], steps: list[Any]) -> web.StreamResponse:
+        for step in steps[:-1]:
+            if thing["metadata"].get(step["path"].rsplit("/", 1)[1]) != step["value"]:
+                return status(
+                    422, "Invalid", "the server rejected our request due to an error in our request"
+                )
+        thing[steps[-1]["path"].strip("/")] = steps[-1]["value"]
         self.touch(thing)
         return web.json_response(thing)
 

@@ -180,14 +180,18 @@ async def test_a_quota_is_not_taken_for_a_missing_right(api: FakeApi, rig: Rig) 
 # -- patches -----------------------------------------------------------------------------------------
 
 
-async def test_a_status_is_merged_into_the_object_that_was_meant(api: FakeApi, rig: Rig) -> None:
+async def test_a_status_is_replaced_in_the_object_that_was_meant(api: FakeApi, rig: Rig) -> None:
     version = int(kept(api)["metadata"]["resourceVersion"])
     body = json.dumps({"status": {"state": "New", "x": None}})
     rig.add(Patch(ref(version=version), body, "status"))
     await rig.counted("written")
     assert api.things["batchjobs", "lab", "a"]["status"] == {"state": "New"}
     (sent,) = api.sent("PATCH", "/status")
-    assert sent["metadata"] == {"uid": "uid-lab-a", "resourceVersion": str(version)}
+    assert sent == [
+        {"op": "test", "path": "/metadata/uid", "value": "uid-lab-a"},
+        {"op": "test", "path": "/metadata/resourceVersion", "value": str(version)},
+        {"op": "add", "path": "/status", "value": {"state": "New"}},
+    ]
 
 
 async def test_labels_keep_their_place_beside_the_preconditions(api: FakeApi, rig: Rig) -> None:
@@ -215,7 +219,7 @@ async def test_of_those_that_wait_only_the_latest_is_sent_and_none_overtakes(api
     await rig.counted("written")
     go.set()
     await rig.counted("written", 2)
-    assert [body["status"]["state"] for body in api.sent("PATCH", "/status")] == ["0", "19"]
+    assert [body[-1]["value"]["state"] for body in api.sent("PATCH", "/status")] == ["0", "19"]
     assert api.things["batchjobs", "lab", "a"]["status"]["state"] == "19"
     assert rig.stats["objects_superseded"] == 18
 
@@ -223,14 +227,16 @@ async def test_of_those_that_wait_only_the_latest_is_sent_and_none_overtakes(api
 async def test_a_patch_that_comes_too_late_is_no_failure(api: FakeApi, rig: Rig) -> None:
     kept(api, uid="another")
     rig.add(patch("New"))
-    await rig.counted("gone")
-    rig.add(Patch(ref("missing"), "{}"))
+    rig.add(Patch(ref(), json.dumps({"spec": {"y": 1}})))
     await rig.counted("gone", 2)
+    rig.add(Patch(ref("missing"), "{}"))
+    await rig.counted("gone", 3)
     kept(api, "b")
-    rig.add(Patch(ref("b", version=5), json.dumps({"status": {"state": "New"}}), "status"))
+    rig.add(Patch(ref("b", version=5), json.dumps({"spec": {"y": 1}})))
     await rig.counted("dropped")
-    assert api.things["batchjobs", "lab", "a"]["status"]["state"] == "Old"
-    assert api.things["batchjobs", "lab", "b"]["status"]["state"] == "Old"
+    for name in ("a", "b"):
+        assert api.things["batchjobs", "lab", name]["status"]["state"] == "Old"
+        assert "spec" not in api.things["batchjobs", "lab", name]
     assert rig.inbox.events == []
 
 

@@ -26,7 +26,8 @@ from fairlead.kube.structs import Status
 JSON = "application/json"
 STRATEGIC_MERGE = "application/strategic-merge-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
-"""The only way that every kind knows."""
+"""A way that every kind knows."""
+JSON_PATCH = "application/json-patch+json"
 READ_BUFFER = 1 << 18
 OPENING = 30.0
 """Seconds until a watch has to be answered; a busy server lets it queue for a while."""

@@ -3,7 +3,8 @@
 Used by `kube.actuate`. What is certainly refused is answered by ObjectFailed; of all else the watch tells.
 Overload and silence are tried again, with longer and longer pauses, until there is an answer, a newer command
 takes the place, or the fence is down: each request may be carried out twice without harm, for creations meet
-what is there already and the others name the uid. Must not be told of a refusal that is none: a conflict
+what is there already and the others name the uid. A status is replaced as a whole: a merge patch of a custom
+resource's status would be done whatever uid it names. Must not be told of a refusal that is none: a conflict
 means that the object is another one or has changed, and that is seen.
 """
 
@@ -15,12 +16,13 @@ import msgspec
 import structlog
 from msgspec import Struct
 
-from fairlead.kube.client import MERGE_PATCH
+from fairlead.kube.client import JSON_PATCH, MERGE_PATCH
 from fairlead.kube.errors import ApiError, KubeError, Unreachable
+from fairlead.kube.patches import metadata
 from fairlead.kube.paths import HOMES
 from fairlead.kube.structs import Json
 from fairlead.kube.writer import Writer
-from fairlead.model.command import CreateObject, DeleteObject, PatchObject
+from fairlead.model.command import CreateObject, DeleteObject, ObjectRef, PatchObject
 from fairlead.model.event import ObjectFailed
 from fairlead.wire import salvage
 from fairlead.wire.pod import owner_of
@@ -43,6 +45,10 @@ class _Owned(Struct, frozen=True):
 _json = msgspec.json.Decoder(Json).decode
 _owned = msgspec.json.Decoder(_Owned).decode
 _encode = msgspec.json.encode
+
+
+_ANOTHER = ("metadata.uid", "the server rejected our request due to an error in our request")
+"""How an API server says that the uid is another one: of a merge patch, of a JSON patch's tests."""
 
 
 class _Again(KubeError):
@@ -129,9 +135,13 @@ class ObjectWriter(Writer):
             case CreateObject():
                 await self._create(command, timeout)
             case PatchObject(ref, body, sub):
-                path = HOMES[ref.kind].of(ref.namespace, ref.name) + (f"/{sub}" if sub else "")
-                changes = _with_preconditions(_json(body), ref.uid, ref.version)
-                await self._client.patch(path, changes, content=MERGE_PATCH, timeout=timeout)
+                path = HOMES[ref.kind].of(ref.namespace, ref.name)
+                if sub:
+                    content, changes = JSON_PATCH, _replacement(_json(body)[sub], ref, sub)
+                    path += f"/{sub}"
+                else:
+                    content, changes = MERGE_PATCH, _merge(_json(body), ref)
+                await self._client.patch(path, changes, content=content, timeout=timeout)
             case DeleteObject(ref, grace):
                 options: Json = {
                     "apiVersion": "v1",
@@ -187,7 +197,9 @@ class ObjectWriter(Writer):
 def _harmless(command: Command, error: ApiError) -> str:
     """How an answer is counted that is no refusal; "" if it is one."""
     create = isinstance(command, CreateObject)
-    if not create and (error.status == 404 or (error.status == 422 and "metadata.uid" in str(error))):
+    if not create and error.status == 404:
+        return "gone"
+    if error.status == 422 and any(words in str(error) for words in _ANOTHER):
         return "gone"
     if error.status != 409 or (create and error.reason == "AlreadyExists"):
         return ""
@@ -206,11 +218,17 @@ def _named(command: Command) -> tuple[str, str, str]:
     return command.ref.kind, command.ref.namespace, command.ref.name
 
 
-def _with_preconditions(changes: Json, uid: str, version: int) -> bytes:
-    meta = salvage.part(changes, "metadata") | {"uid": uid}
-    if version:
-        meta["resourceVersion"] = str(version)
-    return _encode(changes | {"metadata": meta})
+def _merge(changes: Json, ref: ObjectRef) -> bytes:
+    return _encode(changes | {"metadata": salvage.part(changes, "metadata") | metadata(ref)})
+
+
+def _replacement(value: Json, ref: ObjectRef, sub: str) -> bytes:
+    """A JSON patch that is done to this very object or not at all. What is null is left out."""
+    tests = [
+        {"op": "test", "path": f"/metadata/{key}", "value": known} for key, known in metadata(ref).items()
+    ]
+    whole = {key: each for key, each in value.items() if each is not None}
+    return _encode([*tests, {"op": "add", "path": f"/{sub}", "value": whole}])
 
 
 def _words(kind: str, error: ApiError) -> str:

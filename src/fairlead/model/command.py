@@ -173,7 +173,7 @@ class CreateObject(Struct, frozen=True, gc=False, tag="create_object"):
 
 
 class PatchObject(Struct, frozen=True, gc=False, tag="patch_object"):
-    """Merge this JSON into the object with this uid, `sub` "" or "status".
+    """Merge this JSON into the object with this uid; with `sub` "status" replace its status, given whole.
 
     A later one of the same uid and `sub` replaces one that has not been sent. With `ref.version` it is done
     over exactly that version or not at all.
