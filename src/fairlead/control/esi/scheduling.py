@@ -94,10 +94,11 @@ class Run:
             return []
         taken = self.round.taken.get(table.testbed, {})
         kept = self.round.kept.get(table.testbed, {})
+        own = self.scheduling.uid
         return [
             number
             for number, key in enumerate(table.order)
-            if table.slots[key].state is SlotState.FREE and key not in taken and number not in kept
+            if table.slots[key].state is SlotState.FREE and key not in taken and kept.get(number, own) == own
         ]
 
 
