@@ -8,7 +8,7 @@ which place it has is in `Round.waiting`. Must not start anything.
 
 from msgspec import structs
 
-from fairlead.control.esi.terms import OVER, STARTED, Round, jobs_of, names
+from fairlead.control.esi.terms import OVER, STARTED, Round, names
 from fairlead.model.batchjob import BatchJob, BatchJobStatus, JobState
 from fairlead.model.esi import Ref
 from fairlead.model.scheduling import Scheduling, SchedulingState
@@ -30,15 +30,9 @@ def void(run: Round, job: BatchJob, status: BatchJobStatus) -> bool:
     state = run.esi.scheduling_status(owner.uid).state
     if state in OVER:
         return True
-    if job.ref not in jobs_of(owner):
+    if job.ref not in run.jobs(owner):
         return status.state not in STARTED
-    return state in _BEGINNING and status.state in _RETURNED and not whole(run, owner)
-
-
-def whole(run: Round, scheduling: Scheduling) -> bool:
-    """Whether it has claimed all its jobs."""
-    owned = run.owned.get(scheduling.uid, {})
-    return all(ref in owned for ref in jobs_of(scheduling))
+    return state in _BEGINNING and status.state in _RETURNED and not run.whole(owner)
 
 
 class _Obstacles:
@@ -67,24 +61,24 @@ def give(run: Round) -> None:
             or run.esi.scheduling_status(scheduling.uid).state is not SchedulingState.ACQUIRE
         ):
             continue
-        if whole(run, scheduling) and jobs_of(scheduling):
+        if run.whole(scheduling) and run.jobs(scheduling):
             continue
         found = _obstacles(run, scheduling, ahead, wanted)
         if not found.text:
             _grant(run, scheduling)
             continue
-        run.waiting[scheduling.uid] = (found.text, 1 + _before(scheduling, ahead))
+        run.waiting[scheduling.uid] = (found.text, 1 + _before(run, scheduling, ahead))
         if not found.lasting:
             ahead.append(scheduling)
-            for ref in jobs_of(scheduling):
+            for ref in run.jobs(scheduling):
                 wanted.setdefault(ref, scheduling)
 
 
-def _before(scheduling: Scheduling, ahead: list[Scheduling]) -> int:
+def _before(run: Round, scheduling: Scheduling, ahead: list[Scheduling]) -> int:
     """How many of those who wait, too, stand before it at its Testbed or one of its jobs."""
-    jobs = jobs_of(scheduling)
+    jobs = run.jobs(scheduling)
     return sum(
-        other.testbed == scheduling.testbed or any(ref in jobs for ref in jobs_of(other)) for other in ahead
+        other.testbed == scheduling.testbed or any(ref in jobs for ref in run.jobs(other)) for other in ahead
     )
 
 
@@ -93,7 +87,7 @@ def _obstacles(
 ) -> _Obstacles:
     found = _Obstacles()
     _of_testbed(run, scheduling, ahead, found)
-    for ref in jobs_of(scheduling):
+    for ref in run.jobs(scheduling):
         job = run.esi.job(ref)
         if job is None or job.deleting:
             found.lasting.append(f"job {ref.name} {'does not exist' if job is None else 'is being deleted'}")
@@ -139,7 +133,7 @@ def _alone(scheduling: Scheduling) -> bool:
 
 
 def _grant(run: Round, scheduling: Scheduling) -> None:
-    for ref in jobs_of(scheduling):
+    for ref in run.jobs(scheduling):
         job = run.esi.job(ref)
         status = run.esi.job_status(job.uid) if job is not None else None
         if job is None or status is None or run.owner(status) is not None:
@@ -154,14 +148,14 @@ def _grant(run: Round, scheduling: Scheduling) -> None:
                 retry_at="",
             ),
         )
-        run.owned.setdefault(scheduling.uid, {})[ref] = job
+        run.grant(scheduling, job)
 
 
 def durable(run: Round, scheduling: Scheduling) -> dict[Ref, bool]:
     """Job -> whether its claim has been seen in the cluster: before that, nothing may rest on it."""
     owned = run.owned.get(scheduling.uid, {})
     found: dict[Ref, bool] = {}
-    for ref in jobs_of(scheduling):
+    for ref in run.jobs(scheduling):
         job = owned.get(ref)
         found[ref] = job is not None and job.status.claimed_by == scheduling.uid
     return found

@@ -45,11 +45,13 @@ class Round:
         """Testbed uid -> free numbers that a Scheduling waits for, and its uid: not for those after it."""
         self.waiting: dict[str, tuple[str, int]] = {}
         """Scheduling uid -> what it waits for before it gets its claims, and its place among who waits."""
+        self._jobs: dict[str, dict[Ref, None]] = {}
+        self._whole: dict[str, bool] = {}
         self.look()
 
     def look(self) -> None:
         """Count anew who has claimed what, and which slots are given away."""
-        self.owned, self.taken, self.kept = {}, {}, {}
+        self.owned, self.taken, self.kept, self._whole = {}, {}, {}, {}
         for uid, job in self.esi.jobs.items():
             status = self.esi.job_status(uid)
             if status.places and status.state in TAKING:
@@ -63,6 +65,26 @@ class Round:
         """The Scheduling that has claimed the job, if it is still there. ESI's own claims have no uid."""
         uid = status.claimed_by or self.esi.find("Scheduling", status.active_scheduling)
         return self.esi.schedulings.get(uid)
+
+    def jobs(self, scheduling: Scheduling) -> dict[Ref, None]:
+        """`jobs_of`, which is asked for each of its jobs."""
+        found = self._jobs.get(scheduling.uid)
+        if found is None:
+            found = self._jobs[scheduling.uid] = jobs_of(scheduling)
+        return found
+
+    def whole(self, scheduling: Scheduling) -> bool:
+        """Whether it has claimed all its jobs, as of the last look; also asked for each of them."""
+        found = self._whole.get(scheduling.uid)
+        if found is None:
+            owned = self.owned.get(scheduling.uid, {})
+            found = self._whole[scheduling.uid] = all(ref in owned for ref in self.jobs(scheduling))
+        return found
+
+    def grant(self, scheduling: Scheduling, job: BatchJob) -> None:
+        """The claim on the job is the Scheduling's from now on."""
+        self.owned.setdefault(scheduling.uid, {})[job.ref] = job
+        self._whole.pop(scheduling.uid, None)
 
     def set(self, uid: str, status: Status) -> None:
         """Let this be the object's status."""

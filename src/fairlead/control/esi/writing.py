@@ -9,6 +9,7 @@ decide what is true.
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -112,13 +113,17 @@ def _status(run: Round, thing: Testbed | BatchJob | Scheduling, seen: Status) ->
 def _whole(wanted: Status, seen: Status) -> dict[str, Any]:
     """All fields, null for an empty one: what an earlier write on its way has put there goes, too."""
     given: dict[str, Any] = msgspec.to_builtins(wanted)
-    fields = structs.fields(wanted)
-    body = {field.encode_name: given.get(field.encode_name) for field in fields}
+    body = {name: given.get(name) for name in _fields(type(wanted))}
     before: dict[str, Any] = msgspec.to_builtins(seen)
     for name, value in body.items():
         if isinstance(value, dict) and isinstance(before.get(name), dict):
             value.update({key: None for key in before[name] if key not in value})
     return body
+
+
+@cache
+def _fields(kind: type[Status]) -> tuple[str, ...]:
+    return tuple(field.encode_name for field in structs.fields(kind))
 
 
 def _json(body: object) -> str:
