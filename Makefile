@@ -23,7 +23,7 @@ CACHE := $(or $(FAIRLEAD_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/fairlead)
 # One thing after the other: lint stops a broken tree before the long tests, and pytest speaks last.
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help install test lint types imports unit fuzz controlplane plugin demo bench lock proto crds requirements format clean
+.PHONY: help install test lint types imports unit fuzz controlplane plugin demo demo-esi bench lock proto crds requirements format clean
 .PHONY: check-python check-go
 
 help: ## Show this list
@@ -82,6 +82,9 @@ plugin: check-go install ## Build kube-scheduler with the recorder's plugin, and
 
 demo: check-go install ## The whole system on this machine (NODES=8 and more, KEEP=1 leaves it running)
 	@$(BIN)/fairlead demo --nodes $(NODES) $(if $(filter-out 0 no,$(KEEP)),--keep)
+
+demo-esi: check-go install ## External schedulers on this machine: ESI's evaluation with the example scheduler
+	@$(BIN)/fairlead esi demo $(if $(filter-out 0 no,$(KEEP)),--keep)
 
 bench: install ## All benchmarks, or one with BENCH=name
 	@found=; for name in $(or $(BENCH),$(BENCHES)); do \

@@ -121,8 +121,8 @@ def _end_scheduler(cluster: Cluster) -> None:
 class Scheduler:
     """`fairlead scheduler` as a process of its own, with an embedded PostgreSQL in a folder of its own."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
+    def __init__(self, cluster: Cluster, *options: str) -> None:
+        self._cluster, self._options = cluster, options
         self._process: subprocess.Popen[bytes] | None = None
         self.log = cluster.files.log("fairlead-scheduler")
         # Not in the cluster's folder: as root the database runs as nobody, who may not enter a home.
@@ -140,7 +140,7 @@ class Scheduler:
     def start(self, progress: Progress) -> None:
         """Placing groups when it returns."""
         command = [sys.executable, "-m", "fairlead", "scheduler", "--data-dir", str(self.data)]
-        command += ["--kubeconfig", str(self._cluster.kubeconfig)]
+        command += ["--kubeconfig", str(self._cluster.kubeconfig), *self._options]
         environment = os.environ | {process.MARK: self._cluster.state.instance}
         with self.log.open("ab") as log, signals_wait():
             # A session of its own: Ctrl-C is for the demo, which ends it in good order.

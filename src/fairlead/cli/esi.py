@@ -1,7 +1,7 @@
 """`fairlead esi …`: Testbeds, jobs and Schedulings of external schedulers, from the command line.
 
-A sub-app of `cli.main`, imported when it is named. All but `simulate` and `crds` ask the REST interface of a
-running `fairlead scheduler --esi`, as any other client does. Must not talk to Kubernetes.
+A sub-app of `cli.main`, imported when it is named. All but `simulate`, `crds` and `demo` ask the REST
+interface of a running `fairlead scheduler --esi`, as any other client does. Must not talk to Kubernetes.
 """
 
 import json
@@ -234,3 +234,14 @@ def crds() -> None:
     from fairlead.wire.crds import files
 
     typer.echo("---\n".join(files().values()), nl=False)
+
+
+@app.command(epilog="Example: fairlead esi demo --rounds 2")
+def demo(
+    rounds: Annotated[int, typer.Option(help="How often every pair is measured.", min=1, max=100)] = 1,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave cluster and scheduler running.")] = False,
+) -> None:
+    """ESI's evaluation on a cluster on this machine: two Testbeds, three jobs, the example scheduler."""
+    from fairlead.cli import demo_esi
+
+    demo_esi.run(rounds, keep)

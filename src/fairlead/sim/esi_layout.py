@@ -21,8 +21,15 @@ from fairlead.sim.esi_world import EsiWorld
 
 PREFIX = "tuberlin.de/"
 SLOT = {"cpu": "600m", "memory": "1.75Gi"}
-SPARK: Manifest = {"type": "Scala", "mode": "cluster", "sparkVersion": "3.5.0", "image": "simulated"}
-SPARK |= {"mainApplicationFile": "local:///job.jar", "driver": {}, "executor": {}}
+SPARK: Manifest = {
+    "type": "Scala",
+    "mode": "cluster",
+    "sparkVersion": "3.5.0",
+    "image": "simulated",
+    "mainApplicationFile": "local:///job.jar",
+    "driver": {},
+    "executor": {},
+}
 MOST_NODES = 10_000
 FLINK_ACCOUNT = "flink"
 """The service account that drivers of FlinkDeployments need."""
