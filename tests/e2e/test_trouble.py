@@ -129,6 +129,9 @@ def run_through(
         submitting.start()
         trouble(submitting)
         submitting.join(120)
+        # KWOK says once that a pod has ended. Where an API server that dies does not keep it, the pod runs
+        # for ever. A new one looks at all pods, as a kubelet does.
+        cluster.kill("kwok")
 
         def complete() -> bool:
             for each in cluster.components:  # one may end long after what it could not bear; a kubelet's work
