@@ -301,17 +301,21 @@ class EsiWorld(World):
             self._create_pod(raw)
         elif create.kind not in KINDS:
             raise Refused(404, f"no kind {create.kind} is installed")
-        elif self.objects.find(create.kind, ref_of(raw)) is None:
+        elif self.objects.find(create.kind, ref_of(raw)) is None and not self._orphan(raw):
             self.objects.create(raw)
+
+    def _orphan(self, raw: Manifest) -> bool:
+        """Whether its owner is gone: then the garbage collector takes it at once."""
+        owner = owner_of(raw)
+        return bool(owner) and self.objects.by_uid(owner) is None
 
     def _create_pod(self, raw: Manifest) -> None:
         """A ghost: it names its node itself, and is run by the kubelet there."""
         name, namespace = raw["metadata"]["name"], raw["metadata"]["namespace"]
         if any(pod.name == name and pod.namespace == namespace for pod in self.pods.values()):
             return
-        owner = owner_of(raw)
-        if owner and self.objects.by_uid(owner) is None:
-            return  # the garbage collector takes it at once
+        if self._orphan(raw):
+            return
         self._ghosts += 1
         uid = f"{name}-{self._ghosts}"
         self.pod(structs.replace(read(raw), uid=uid, version=0))
