@@ -1,6 +1,5 @@
 """`fairlead demo`: all examples come out as they say, and nothing is left, however it ends."""
 
-import os
 import re
 import signal
 import subprocess
@@ -10,8 +9,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
+from demo_live import left_behind, surroundings
 
 from live import FAIRLEAD, until
 
@@ -28,10 +27,6 @@ def place() -> Iterator[Path]:
         yield path
         run = subprocess.run([FAIRLEAD, "demo", "--down"], env=surroundings(path), timeout=120, check=False)
         assert run.returncode == 0
-
-
-def surroundings(place: Path) -> dict[str, str]:
-    return os.environ | {"FAIRLEAD_CLUSTERS": str(place / "clusters"), "TMPDIR": str(place)}
 
 
 @pytest.fixture
@@ -56,19 +51,6 @@ def start(place: Path) -> Iterator[Start]:
         if process.poll() is None:
             process.kill()
         process.wait(30)
-
-
-def left_behind(place: Path) -> list[str]:
-    """Processes that know the place by their command line, environment or working folder; and its files."""
-    found = [str(path) for path in place.rglob("*") if not path.name.startswith(".")]
-    for process in psutil.process_iter():
-        try:
-            words = [*process.cmdline(), *process.environ().values(), process.cwd()]
-        except psutil.Error:
-            continue
-        if process.pid != os.getpid() and any(str(place) in word for word in words):
-            found.append(f"{process.pid} {' '.join(process.cmdline())}")
-    return [each for each in found if not each.endswith("/clusters")]
 
 
 def says(line: str, *words: str) -> bool:

@@ -1,8 +1,8 @@
 """`fairlead esi demo`: ESI's evaluation on a real API server, from nothing and back to nothing.
 
 Called by `cli.esi`; `make demo-esi` is the same. Four nodes, two Testbeds enrolled over REST, three jobs, and
-examples/esi/scheduler.py until it knows how every pair of jobs gets on and has placed all jobs once. Ends what
-it started as `cli.demo_run` does. Must not look at the scheduler's inside: it asks REST like everybody.
+examples/esi/scheduler.py until it knows how every pair of jobs gets on and has placed all jobs once. What it
+started it ends as `cli.demo_run` does. Must not look at the scheduler's inside: it asks REST like everybody.
 """
 
 import secrets

@@ -1,0 +1,72 @@
+"""`fairlead esi demo`: ESI's evaluation on a real API server, until every pair is measured."""
+
+import json
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from demo_live import left_behind, surroundings
+
+from live import FAIRLEAD, until
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+JOBS = ("crawler", "pi", "word-count")
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """Clusters and temporary files go here."""
+    with tempfile.TemporaryDirectory(prefix="fl-demo-") as folder:
+        path = Path(folder)
+        path.chmod(0o711)  # as root the demo's database runs as nobody
+        yield path
+        assert fairlead(path, "demo", "--down").returncode == 0
+
+
+def fairlead(place: Path, *arguments: str, timeout: float = 120) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [FAIRLEAD, *arguments], capture_output=True, text=True, timeout=timeout, check=False,
+        env=surroundings(place),
+    )  # fmt: skip
+
+
+def test_esis_evaluation_runs_and_can_be_looked_at_and_ended(place: Path) -> None:
+    run = fairlead(place, "esi", "demo", "--keep", timeout=280)
+    output = run.stdout + run.stderr
+    assert run.returncode == 0, output
+    assert "every pair is measured, 1 plan of all jobs completed: 9 runs, none is left" in output
+    assert output.count("  profiler: ") == 3 and output.count("  scheduler: completed: ") == 1
+    assert "Traceback" not in output
+    server = next(line for line in output.splitlines() if "FAIRLEAD_SERVER=" in line).partition("=")[2]
+
+    def ask(*arguments: str) -> "subprocess.CompletedProcess[str]":
+        return fairlead(place, "esi", *arguments, "--server", server)
+
+    jobs: Any = json.loads(ask("jobs", "-o", "json").stdout)
+    for name in JOBS:
+        (row,) = jobs[name]["externalScheduler"]["profiler"]
+        assert row.keys() == {*JOBS} - {name} and all(text.endswith(" (1)") for text in row.values())
+        assert len(jobs[name]["scheduledEvents"]) == 3
+        assert all(each["successful"] for each in jobs[name]["scheduledEvents"])
+    table = ask("testbeds").stdout.splitlines()
+    assert table[0].split() == [
+        "TESTBED",
+        "STATE",
+        "NODES",
+        "SLOTS",
+        "FREE",
+        "RESERVED",
+        "OCCUPIED",
+        "ERROR",
+        "PROBLEMS",
+    ]
+    assert [line.split() for line in table[1:]] == [
+        ["profiler-slots", "SUCCESS", "1", "2", "2", "0", "0", "0"],
+        ["scheduler-slots", "SUCCESS", "3", "6", "6", "0", "0", "0"],
+    ]
+    assert "no job that has failed is called pi" in ask("reset", "pi").stderr
+    assert fairlead(place, "demo", "--down").returncode == 0
+    until(lambda: left_behind(place) == [])
