@@ -17,6 +17,7 @@ from fairlead.core import steps, story, views
 from fairlead.core.containment import pools, split
 from fairlead.core.dump import dump
 from fairlead.core.moment import picturing, take
+from fairlead.core.pending import pending_pods
 from fairlead.core.state import State
 from fairlead.core.tree.columns import Tree, TreeError
 from fairlead.model.audit import Report
@@ -209,5 +210,8 @@ class EngineSource:
 
     def metrics(self) -> bytes:
         return self._metrics.render(
-            views.census(self._state), views.resource_totals(self._state), self._state.ready
+            views.census(self._state),
+            views.resource_totals(self._state),
+            self._state.ready,
+            pending_pods(self._state),
         )

@@ -5,8 +5,9 @@ the simulator only when it is about to run. Must not hold any logic of its own.
 """
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -84,6 +85,21 @@ def number(help_: str) -> Any:
     return typer.Option(min=0, metavar="N", show_default=False, help=help_)
 
 
+OwnPolicy = Annotated[
+    str,
+    typer.Option(
+        metavar="FILE.py:NAME", help="Let this Python function plan, or module:NAME (docs/policies.md)."
+    ),
+]
+RandomWorld = Annotated[
+    str,
+    typer.Option(
+        metavar="SEED|FILE",
+        help="Instead of INPUT: a random world in which things go wrong, from a seed or a file.",
+    ),
+]
+
+
 def simulate(
     input_: Annotated[
         Path | None,
@@ -95,12 +111,7 @@ def simulate(
     compare: Annotated[
         str, typer.Option(metavar="A,B,…", help="Play under each of these policies; hybrid:8 has depth 8.")
     ] = "",
-    policy_function: Annotated[
-        str,
-        typer.Option(
-            metavar="FILE.py:NAME", help="Let this Python function plan, or module:NAME (docs/policies.md)."
-        ),
-    ] = "",
+    policy_function: OwnPolicy = "",
     reservation_depth: Annotated[
         int | None,
         typer.Option(
@@ -124,13 +135,7 @@ def simulate(
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="List every line of the input that has a fault.")
     ] = False,
-    faults: Annotated[
-        str,
-        typer.Option(
-            metavar="SEED|FILE",
-            help="Instead of INPUT: a random world in which things go wrong, from a seed or a file.",
-        ),
-    ] = "",
+    faults: RandomWorld = "",
     seeds: Annotated[int, number("With --faults: so many seeds from there on; else one.")] = 0,
     steps: Annotated[int, number("With --faults: so many things happen; else 40.")] = 0,
 ) -> None:
@@ -153,21 +158,26 @@ def simulate(
         raise CliError(f"--report {report}: name it {' or '.join(f'*{ending}' for ending in REPORTS)}")
     if sum((bool(procs), bool(nodes), nodes_file is not None)) > 1:
         raise CliError("--procs, --nodes and --nodes-file each say what the machine is: give one of them")
-    own = bool(policy_function) and not compare
-    if own and (policy or reservation_depth is not None):
-        raise CliError("--policy-function takes the place of --policy; --compare plays it beside others")
-    names = [] if own else _names(policy, compare, reservation_depth)
     one_of("--match", match, MATCHES)
     alone = not any(given) and report is None
-    choices = tuple(
-        Choice(label, settings(name, depth, match=match, looks=queue_depth, promises=promises))
-        for label, name, depth in names
-    )
-    if policy_function:
-        plain = settings("fcfs", HYBRID_DEPTH, match=match, looks=queue_depth, promises=promises)
-        choices += (_own(policy_function, plain, [label for label, _, _ in names]),)
+    played = partial(settings, match=match, looks=queue_depth, promises=promises)
+    choices = _choices(policy, compare, policy_function, reservation_depth, played)
     asked = Asked(input_, alone, choices, bool(compare), machine, out, report, output.value, verbose)
     return importlib.import_module("fairlead.cli.simulate_run").run(asked)
+
+
+def _choices(
+    policy: str, compare: str, function: str, depth: int | None, played: Callable[[str, int], Settings]
+) -> tuple[Choice, ...]:
+    """What is played; the policy function in the place of a policy, or behind those that are compared."""
+    alone = bool(function) and not compare
+    if alone and (policy or depth is not None):
+        raise CliError("--policy-function takes the place of --policy; --compare plays it beside others")
+    names = [] if alone else _names(policy, compare, depth)
+    found = [Choice(label, played(name, depth)) for label, name, depth in names]
+    if function:
+        found.append(_own(function, played("fcfs", HYBRID_DEPTH), [each.label for each in found]))
+    return tuple(found)
 
 
 def _random_worlds(faults: str, seeds: int, steps: int, nodes: int, output: Shape, others: bool) -> None:

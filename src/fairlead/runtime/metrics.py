@@ -9,12 +9,14 @@ counter's step per call.
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 
 import prometheus_client
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.process_collector import ProcessCollector
 
 from fairlead import __version__
+from fairlead.runtime.metrics_kube import KubeMetrics
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _SHORT = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
@@ -33,6 +35,7 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = r = CollectorRegistry()
         ProcessCollector(registry=r)
+        self.kube = KubeMetrics(r)
         info = Gauge("fairlead_build_info", "Always 1; the label tells the version.", ["version"], registry=r)
         info.labels(__version__).set(1)
         self._plans = Counter("fairlead_plans", "Plans, by what became of them.", ["result"], registry=r)
@@ -185,8 +188,11 @@ class Metrics:
         groups: Mapping[tuple[str, str], int],
         resources: Mapping[str, tuple[int, int]],
         ready: bool,
+        pending: Mapping[str, int] = MappingProxyType({}),
     ) -> bytes:
-        """The text for /metrics; `groups` by (phase, reason), `resources` to (capacity, free)."""
+        """The text for /metrics; `groups` by (phase, reason), `resources` to (capacity, free), `pending` pods
+        by place."""
+        self.kube.pending(pending)
         self._groups.clear()
         for (phase, reason), count in groups.items():
             self._groups.labels(phase, reason).set(count)

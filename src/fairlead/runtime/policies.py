@@ -77,7 +77,8 @@ class Policies:
         """Also those that are being ended."""
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._asking: asyncio.Task[None] | None = None
-        self._ready = False
+        self.ready = False
+        """Whether the function is imported and may be asked."""
         self._failures = 0
         self._off = ""
         self._calls = Counter(
@@ -130,7 +131,7 @@ class Policies:
             self._turn_to(function)
         if function is None:
             return None
-        idle = "off" if self._off else "" if self._ready else "loading"
+        idle = "off" if self._off else "" if self.ready else "loading"
         if not idle and self._asking is not None:
             idle = "busy"
         if idle:
@@ -171,7 +172,7 @@ class Policies:
 
     async def _ask(self, asked: Asked) -> Adopted | None:
         function, process = self._function, self._process
-        if function is None or process is None or not self._ready:
+        if function is None or process is None or not self.ready:
             return None
         begun = asyncio.get_running_loop().time()
         try:
@@ -221,13 +222,13 @@ class Policies:
             self._start(function, self._process)
 
     def _retire(self) -> None:
-        old, self._process, self._ready = self._process, None, False
+        old, self._process, self.ready = self._process, None, False
         if old is not None:
             self._spawn(self._end(old))
 
     def _start(self, function: PolicyFunction, old: PolicyProcess | None) -> None:
         """A process for it, in the place of another one."""
-        self._process, self._ready = PolicyProcess(function), False
+        self._process, self.ready = PolicyProcess(function), False
         self._processes[self._process] = None
         self._spawn(self._started(function, self._process, old))
 
@@ -246,7 +247,7 @@ class Policies:
         if process is not self._process:  # another one is wanted by now
             await self._end(process)
             return
-        self._ready = True
+        self.ready = True
         _log.info("policy function ready", function=function.name, mode=function.mode, pid=process.pid)
 
     async def _end(self, process: PolicyProcess) -> None:
@@ -261,7 +262,7 @@ class Policies:
 
     async def close(self) -> None:
         """End what runs, and leave no process behind."""
-        self._process, self._ready = None, False
+        self._process, self.ready = None, False
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -115,6 +115,8 @@ class PolicyProcess:
         process, self._process = self._process, None
         if process is not None:
             _kill(process.pid)
+            if process.stdin is not None:
+                process.stdin.close()
             await process.wait()
 
     # -- inside --------------------------------------------------------------------------------------

@@ -62,6 +62,7 @@ class Reports:
                 case PlanProposed():
                     self._plan(event.plan, commands)
                 case BindFailed():
+                    self._metrics.kube.attempted(self._profile, "error", 1)
                     _log.warning("bind failed", pod=self._pod(event.pod), error=event.error, text=event.text)
                 case StoreLost():
                     self._metrics.store(False)
@@ -85,6 +86,9 @@ class Reports:
             for stage in stages(record):
                 if stage.name in _STAGES:
                     self._metrics.stage(stage.name, stage.took)
+            group = self._engine.state.groups.get(record.id)
+            tries = 1 + (group.attempts if group is not None else 0)
+            self._metrics.kube.bound(record.bound_at - record.complete_at, tries, record.size)
         if over:
             self._measured.pop(record.id, None)
 
@@ -109,6 +113,9 @@ class Reports:
                 granted = {grant.group: None for grant in command.grants}
         stale = self._engine.last_stale
         self._metrics.planned(self._cycle, "stale" if stale else "accepted" if granted else "empty")
+        whole = max((self._engine.state.now - plan.at) / 1000, self._cycle)
+        result = "scheduled" if granted else "unschedulable"
+        self._metrics.kube.planned(self._profile, result, whole, self._cycle)
         for decision in plan.decisions:
             self._decision(plan.id, decision, decision.group in granted)
         if stale:
@@ -116,6 +123,7 @@ class Reports:
 
     def _decision(self, plan: str, decision: Decision, granted: bool) -> None:
         name = self._name(decision.group)
+        self._attempted(decision, granted)
         match decision:
             case Start() if granted:
                 group = self._engine.state.groups.get(decision.group)
@@ -138,6 +146,18 @@ class Reports:
                 _log.info(verb, group=name, plan=plan, why=reason.why.value, reason=reason.text)
             case _:
                 pass
+
+    def _attempted(self, decision: Decision, granted: bool) -> None:
+        if isinstance(decision, Start):
+            if granted:
+                self._metrics.kube.attempted(self._profile, "scheduled", len(decision.placements))
+            return
+        group = self._engine.state.groups.get(decision.group)
+        self._metrics.kube.attempted(self._profile, "unschedulable", group.size if group is not None else 1)
+
+    @property
+    def _profile(self) -> str:
+        return self._engine.state.settings.scheduler
 
     def _name(self, group_id: str) -> str:
         group = self._engine.state.groups.get(group_id)

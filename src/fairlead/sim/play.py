@@ -23,7 +23,7 @@ from fairlead.core.snapshot import Snapshot
 from fairlead.model import command as cmd
 from fairlead.model import event as ev
 from fairlead.model.group import GroupRecord, Phase
-from fairlead.model.plan import Grant, Plan, Reject, Reserve, Start
+from fairlead.model.plan import FUNCTION, Grant, Plan, Reject, Reserve, Start
 from fairlead.model.pod import Pod, PodPhase
 from fairlead.model.settings import Settings
 from fairlead.runtime import policy_pipe
@@ -259,7 +259,9 @@ class Player:
         """First promises, and who starts while one that stands ahead of it goes on waiting."""
         waiting = self.engine.state.waiting
         heads = [waiting[gid][0] for _, gid in plan.heads if gid in waiting]
-        if self._function is not None:  # it names no heads: whoever is first and stays behind is overtaken
+        if plan.source.startswith(
+            FUNCTION
+        ):  # it names no heads: whoever is first and stays behind is overtaken
             started = {each.group: None for each in plan.decisions if isinstance(each, Start)}
             first = next((r for _, _, r in self.engine.state.line if r.group not in started), None)
             heads = [first] if first is not None else []
