@@ -301,8 +301,8 @@ async def serve(options: Options, settings: Settings, data: Path) -> None:
     source.auditor = life.auditor
     source.remark = lambda: life.policies.remark()
     esi = options.esi and EsiPart(options.esi, access, life.engine.state, elector)
-    routes = esi.routes() if esi else ()
-    server = Server(source, options.host, options.port, options.also_listen, routes)
+    routes, document = (esi.routes(), esi.document()) if esi else ((), None)
+    server = Server(source, options.host, options.port, options.also_listen, routes, document)
     door = _door(options, source)
     try:
         await asyncio.to_thread(life.store.check)

@@ -5,14 +5,17 @@ state, also on a standby; what the doors write goes to the API server. Must not 
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 from msgspec import Struct
 from starlette.routing import BaseRoute
 
+from fairlead.api.esi import openapi
 from fairlead.api.esi.access import Guarded, Unguarded
 from fairlead.api.esi.doors import Doors
 from fairlead.api.extender import door
 from fairlead.api.extender.news import News
+from fairlead.api.openapi import document
 from fairlead.api.server import is_loopback
 from fairlead.core.state import State
 from fairlead.kube.client import ApiClient
@@ -86,6 +89,10 @@ class EsiPart:
 
     def routes(self) -> Sequence[BaseRoute]:
         return self._routes
+
+    def document(self) -> dict[str, Any]:
+        """The OpenAPI document with these routes in it."""
+        return openapi.extend(document())
 
     def turn_to(self, state: State) -> None:
         """The scheduler begins anew, with this state."""

@@ -6,10 +6,15 @@ from typing import Any
 import msgspec
 import pytest
 from esi_doors import job, served, small
+from starlette.routing import Route
 
-from fairlead.api.esi import shapes
+from fairlead.api import openapi as base
+from fairlead.api.esi import openapi, shapes
+from fairlead.api.esi.access import Unguarded
+from fairlead.api.esi.doors import Doors
 from fairlead.model.esi import Ref
 from fairlead.runtime.errors import ClusterError
+from fairlead.sim.esi_cluster import SimulatedCluster
 
 
 def slots(*jobs: tuple[str, list[int]], mode: str = "STRICT") -> dict[str, Any]:
@@ -479,13 +484,13 @@ async def test_reset_all_jobs_begins_failed_ones_anew_and_keeps_their_notes():
         esi.paused = True
         dry = await esi.ask("POST", "/debug/reset-all-jobs?dryRun=true")
         assert "fairlead.dev/reset" not in world.thing("BatchJob", "j1").annotations
+        all_of_them = await esi.ask("POST", "/debug/reset-all-jobs?allNamespaces=true&dryRun=true")
+        assert all_of_them.json() == ["default/j1"]
         answer = await esi.ask("POST", "/debug/reset-all-jobs")
         assert answer.json() == dry.json() == ["j1"]
         assert world.thing("BatchJob", "j1").annotations["fairlead.dev/reset"]
         assert world.uid("BatchJob", "j1") == uid
         assert world.objects.get("BatchJob", Ref("default", "j1"))["spec"] == before
-        all_of_them = await esi.ask("POST", "/debug/reset-all-jobs?allNamespaces=true&dryRun=true")
-        assert all_of_them.json() == ["default/j1"]
         esi.paused = False
         await esi.until(lambda: world.job("j1").state != "FailedSubmissionState", "j1 to begin anew")
 
@@ -522,3 +527,26 @@ async def test_a_list_of_many_is_answered_without_work_per_object():
         assert len(await esi.get("/external/jobs")) == 504
         assert all(picture._by_name["jobs"][ref].body is body for ref, body in before.items())
         await asyncio.sleep(0)
+
+
+# -- the document ------------------------------------------------------------------------------------
+
+
+def test_the_openapi_document_tells_of_every_route_and_its_methods():
+    document = openapi.extend(base.document())
+    world = small()
+    doors = Doors(SimulatedCluster(world), Unguarded())
+    told = {(path, verb.upper()) for path, verbs in document["paths"].items() for verb in verbs}
+    served = {
+        (route.path.rstrip("/"), method)
+        for route in doors.routes()
+        if isinstance(route, Route)
+        for method in (route.methods or ())
+        if method != "HEAD" and not (method == "GET" and route.path.startswith("/debug/"))
+    }
+    hidden = {("/actuator/health" + rest, "GET") for rest in ("", "/liveness", "/readiness")}
+    assert served - told == hidden
+    assert ("/api/v1/queue", "GET") in told
+    shapes_told = document["components"]["schemas"]
+    assert {"TestbedShape", "JobShape", "SchedulingShape", "QueuePage"} <= set(shapes_told)
+    assert "slotPositionOnNode" in shapes_told["SlotStatus"]["properties"]

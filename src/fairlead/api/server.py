@@ -67,9 +67,10 @@ def flag(request: Request, name: str, default: str = "false") -> bool:
 class Answers:
     """The routes; one object per source."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, document: dict[str, Any] | None = None) -> None:
+        """`document`: the OpenAPI document, where there are more routes than these."""
         self.source = source
-        self._document = openapi.document()
+        self._document = document or openapi.document()
 
     def routes(self) -> list[Route]:
         table: dict[str, Callable[[Request], Awaitable[Response]]] = {
@@ -164,10 +165,15 @@ FAILURES: dict[Any, Any] = {HTTPException: _http_error, Exception: _broken}
 """What is answered where no answer can be given."""
 
 
-def create_app(source: Source, host: str = "127.0.0.1", more: Sequence[BaseRoute] = ()) -> ASGIApp:
-    """The whole application, with the routes of whoever else is given. `host` is what it is served on: it
-    decides which Host headers are right."""
-    routes = [*Answers(source).routes(), *more]
+def create_app(
+    source: Source,
+    host: str = "127.0.0.1",
+    more: Sequence[BaseRoute] = (),
+    document: dict[str, Any] | None = None,
+) -> ASGIApp:
+    """The whole application, with the routes of whoever else is given and a document that tells of them.
+    `host` is what it is served on: it decides which Host headers are right."""
+    routes = [*Answers(source, document).routes(), *more]
     return Guard(Starlette(routes=routes, exception_handlers=FAILURES), host)
 
 
@@ -306,9 +312,10 @@ class Server(HttpServer):
         port: int = 0,
         also: Sequence[int] = (),
         more: Sequence[BaseRoute] = (),
+        document: dict[str, Any] | None = None,
     ) -> None:
         advice = "choose another --port (0 takes a free one)" + (" or --also-listen" if also else "")
-        super().__init__(create_app(source, host, more), host, port, advice, also)
+        super().__init__(create_app(source, host, more, document), host, port, advice, also)
 
 
 def listening(host: str, port: int, advice: str) -> socket.socket:

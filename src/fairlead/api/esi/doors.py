@@ -45,7 +45,8 @@ class Doors:
         self.feed = Feed(Picture(standby), start)
         self.desk = Desk(self.feed, cluster, access, namespace, standby)
         self._mistake = ""
-        self._parts = (Events(self.desk), Rest(self.desk), Debug(self.desk, gets))
+        self.events = Events(self.desk)
+        self._parts = (self.events, Rest(self.desk), Debug(self.desk, gets))
 
     def routes(self) -> list[BaseRoute]:
         return [route for part in self._parts for route in part.routes()]

@@ -38,7 +38,7 @@ class Events:
     """The route; `heartbeat` in seconds."""
 
     def __init__(self, desk: Desk, heartbeat: float = HEARTBEAT) -> None:
-        self.desk, self._heartbeat = desk, heartbeat
+        self.desk, self.heartbeat = desk, heartbeat
 
     def routes(self) -> list[Route]:
         return [Route("/external/events", self.events, methods=["GET"])]
@@ -73,12 +73,12 @@ class Events:
                 await send.all(self._whole(listener))
             looked = asyncio.get_running_loop().time()
             while not (listener.dropped or listener.over):
-                found = await listener.take(self._heartbeat)
+                found = await listener.take(self.heartbeat)
                 if found:
                     await send.all([_event(each.change, each.seq) for each in found])
                 elif not (listener.dropped or listener.over):
                     await send.all([b": heartbeat\n\n"])
-                if asyncio.get_running_loop().time() - looked >= self._heartbeat:
+                if asyncio.get_running_loop().time() - looked >= self.heartbeat:
                     looked = asyncio.get_running_loop().time()
                     if refusal := await self.still(request, wanted):
                         return await send.all([_word("refused", refusal)])
