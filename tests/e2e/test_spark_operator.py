@@ -14,8 +14,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from esi_live import (
+    LABEL,
+    NODES,
+    SLOT,
+    Object,
+    batch_job,
+    members,
+    namespace_of,
+    plane_with,
+    pods_of,
+    scheduling,
+    slots_of,
+    wait_state,
+)
 from spark_submit import Drivers
-from testbed import control_plane
 
 from conftest import plugin_build
 from fairlead.control.esi import apps
@@ -26,45 +39,15 @@ from fairlead.model import esi
 from fairlead.model.application import AppState, SparkApplication
 from fairlead.model.batchjob import BatchJob, BatchJobSpec
 from fairlead.wire import applications
-from live import Kubectl, until
+from live import Kubectl, Scheduler, data_folder, until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
-
-Object = dict[str, Any]
-LABEL = "tuberlin.de/scheduler-slots"
-SLOT = {"cpu": "600m", "memory": "1.75Gi"}
-MEMBERS = ("m0", "m1")
-
-
-def node(name: str, labels: dict[str, str]) -> Object:
-    amounts = {"cpu": "2", "memory": "8Gi", "pods": "30"}
-    status = {"capacity": amounts, "allocatable": amounts}
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": name, "labels": labels},
-        "status": status,
-    }
-
-
-def kinds(cluster: Cluster) -> list[str]:
-    """Those of the operator's that the API server has begun to serve."""
-    found = Kubectl(cluster, "default")("api-resources", "--api-group=sparkoperator.k8s.io", "--no-headers")
-    return found.splitlines()
 
 
 @pytest.fixture(scope="module")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Two members of a Testbed, and one node for drivers; the operator's CRDs."""
-    file = tmp_path_factory.mktemp("nodes") / "nodes.json"
-    nodes = [*(node(name, {LABEL: str(n)}) for n, name in enumerate(MEMBERS)), node("other", {})]
-    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": nodes}), encoding="utf-8")
-    with control_plane(node_file=str(file), kube_scheduler=True) as cluster:
-        crds = plugin_build().spark_crds()
-        Kubectl(cluster, "default")("create", *[f"--filename={path}" for path in crds])
-        until(lambda: len(kinds(cluster)) == len(crds), "the operator's kinds to be served")
-        level = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "value": 1000}
-        Kubectl(cluster, "default").create({**level, "metadata": {"name": "high-priority"}})
+    crds = plugin_build().spark_crds()
+    with plane_with(tmp_path_factory.mktemp("nodes"), *crds, kube_scheduler=True) as cluster:
         yield cluster
 
 
@@ -104,9 +87,7 @@ def operator(plane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 @pytest.fixture
 def kubectl(plane: Cluster, request: pytest.FixtureRequest) -> Kubectl:
     """A namespace of the test's own, with the driver's service account."""
-    name = request.node.name.lower().replace("_", "-")[:60].rstrip("-")
-    Kubectl(plane, "default")("create", "namespace", name)
-    found = Kubectl(plane, name)
+    found = namespace_of(plane, request.node.name)
     found("create", "serviceaccount", "spark")
     return found
 
@@ -136,7 +117,7 @@ def manifest(kubectl: Kubectl, name: str, spec: Object) -> Object:
     testbed = esi.Testbed(
         uid="t", version=1, namespace=kubectl.namespace, name="tb", spec=esi.TestbedSpec(LABEL, 2, dict(SLOT))
     )
-    slots = [Slot(member, 0, number) for number, member in enumerate(MEMBERS)]
+    slots = [Slot(member, 0, number) for number, member in enumerate(NODES)]
     for number, slot in enumerate(slots):
         slot.position = number
     job = BatchJob(
@@ -166,12 +147,8 @@ def reached(kubectl: Kubectl, name: str, state: AppState) -> SparkApplication:
     return until(there, f"{name} to be {state}", pause=0.2)
 
 
-def executors(kubectl: Kubectl, name: str, number: int = 2) -> list[Object]:
-    def there() -> list[Object] | None:
-        found = kubectl.get("pods", f"-lsparkoperator.k8s.io/app-name={name},spark-role=executor")
-        return found if len(found) == number else None
-
-    return until(there, f"{number} executors of {name}", pause=0.2)
+def executors(kubectl: Kubectl, name: str) -> list[Object]:
+    return pods_of(kubectl, f"sparkoperator.k8s.io/app-name={name},spark-role=executor")
 
 
 def bind(plane: Cluster, pod: Object, member: str) -> None:
@@ -208,7 +185,7 @@ def test_an_application_runs_in_its_slots_until_it_is_completed(
     (driver,) = kubectl.get("pods", "-lspark-role=driver")
     assert driver["spec"]["schedulerName"] == "default-scheduler"
     assert not any(key.startswith("batchjob.tuberlin.de/") for key in driver["metadata"]["labels"])
-    for pod, member in zip(pods, MEMBERS, strict=True):
+    for pod, member in zip(pods, NODES, strict=True):
         bind(plane, pod, member)
     reached(kubectl, "pi", AppState.RUNNING)
     drivers.end("pi")
@@ -253,3 +230,83 @@ def test_dynamic_allocation_is_within_the_real_schema(kubectl: Kubectl) -> None:
     (found,) = kubectl.get("sparkapplication", "dynamic")
     assert found["spec"]["dynamicAllocation"] == {"enabled": True, "maxExecutors": 2}
     assert found["spec"]["executor"]["memory"] == "1536m"
+
+
+# -- the whole way: from a Scheduling to executors in their slots --------------------------------------
+
+
+@pytest.fixture(scope="module")
+def scheduler(plane: Cluster) -> Iterator[Scheduler]:
+    with data_folder() as data, Scheduler(plane.kubeconfig, data, "--esi", "--insecure-esi") as found:
+        yield found
+
+
+@pytest.fixture
+def slots(kubectl: Kubectl, scheduler: Scheduler) -> Iterator[None]:
+    """A Testbed for this test alone: another one would find no room beside it."""
+    assert scheduler.running
+    kubectl.create(members("tb"))
+    wait_state(kubectl, "testbed", "tb", "SUCCESS")
+    yield
+    kubectl("delete", "testbed", "tb")
+
+
+@pytest.mark.usefixtures("slots")
+def test_jobs_of_a_scheduling_run_in_their_slots_and_are_released(kubectl: Kubectl, drivers: Drivers) -> None:
+    kubectl.create(*[batch_job(name, sparkSpec=spark()) for name in ("one", "two")])
+    kubectl.create(scheduling(kubectl, "plan", "tb", "two", "one", "two", "one"))
+    for name, slots in (("two", "0_2"), ("one", "1_3")):
+        pods = executors(kubectl, name)
+        assert {pod["metadata"]["labels"]["batchjob.tuberlin.de/slots-ids"] for pod in pods} == {slots}
+    for name in ("one", "two"):
+        wait_state(kubectl, "batchjob", name, "RunningState")
+    # Round robin over the nodes: numbers 0 and 2 are both on the first one.
+    assert slots_of(executors(kubectl, "two")) == ["m0/0", "m0/1"]
+    assert slots_of(executors(kubectl, "one")) == ["m1/0", "m1/1"]
+    status = wait_state(kubectl, "testbed", "tb", "RUNNING")
+    assert {slot["state"] for slot in status["slots"]} == {"OCCUPIED"}
+    for name in ("one", "two"):
+        drivers.end(name)
+        status = wait_state(kubectl, "batchjob", name, "CompletedState")
+        assert [event["successful"] for event in status["scheduledEvents"]] == [True]
+    wait_state(kubectl, "scheduling", "plan", "CompletedState")
+    kubectl("delete", "scheduling", "plan")
+    for name in ("one", "two"):
+        wait_state(kubectl, "batchjob", name, "ReadyState")
+    assert kubectl.get("sparkapplications") == []
+    wait_state(kubectl, "testbed", "tb", "SUCCESS")
+
+
+@pytest.mark.usefixtures("slots")
+def test_a_failed_driver_fails_its_scheduling_and_its_words_are_told(
+    kubectl: Kubectl, drivers: Drivers
+) -> None:
+    kubectl.create(batch_job("bad", sparkSpec=spark()))
+    kubectl.create(scheduling(kubectl, "plan", "tb", "bad", "bad"))
+    wait_state(kubectl, "batchjob", "bad", "RunningState")
+    drivers.end("bad", code=3)
+    wait_state(kubectl, "scheduling", "plan", "FailedState")
+
+    def told() -> bool:
+        return "ExitCode: 3" in json.dumps(kubectl.get("batchjob", "bad")[0]["status"])
+
+    until(told, "the operator's words")
+    wait_state(kubectl, "testbed", "tb", "SUCCESS")
+
+
+@pytest.mark.usefixtures("slots")
+def test_a_missing_account_is_named_and_waited_for(kubectl: Kubectl, drivers: Drivers) -> None:
+    kubectl("delete", "serviceaccount", "spark")
+    kubectl.create(batch_job("early", sparkSpec=spark()))
+    kubectl.create(scheduling(kubectl, "plan", "tb", "early"))
+
+    def told() -> bool:
+        status = json.dumps(kubectl.get("batchjob", "early")[0].get("status", {}))
+        return f"service account spark does not exist in namespace {kubectl.namespace}" in status
+
+    until(told, "the account to be named")
+    assert kubectl.get("sparkapplications") == []
+    kubectl("create", "serviceaccount", "spark")
+    wait_state(kubectl, "batchjob", "early", "RunningState")
+    drivers.end("early")
+    wait_state(kubectl, "scheduling", "plan", "CompletedState")
