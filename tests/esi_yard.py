@@ -47,14 +47,14 @@ def yard(
     for number in range(nodes):
         world.node(f"n{number}", {LABEL: str(number)})
     world.account("spark")
-    world.put(testbed(slots, hold=hold))
+    world.put(bed(slots, hold=hold))
     for name in jobs.split():
         world.put(spark(name))
     world.run(100)
     return world
 
 
-def testbed(slots: int = 2, name: str = "tb", cpu: str = "500m", hold: str = "none") -> Testbed:
+def bed(slots: int = 2, name: str = "tb", cpu: str = "500m", hold: str = "none") -> Testbed:
     spec = TestbedSpec(LABEL, slots, {"cpu": cpu, "memory": "1Gi"}, TestbedOptions(HoldCapacity(hold)))
     return Testbed("", 0, "default", name, spec)
 

@@ -125,7 +125,8 @@ def test_BatchJobReconciler_normal_Spark_stays_submitted_while_it_has_no_executo
 def test_states_are_skipped_if_nobody_looked_meanwhile():
     world = yard(j1=5)
     queue(world, "s", "j1", release=True)
-    until(world, lambda: state_of(world, "BatchJob", "j1") == "ScheduledState", step=1)
+    esi, uid = world.engine.state.esi, world.uid("BatchJob", "j1")
+    until(world, lambda: esi.job_status(uid).state is JobState.SCHEDULED, step=1)
     world.crash()
     world.run(20_000)
     world.start()
