@@ -137,3 +137,10 @@ def test_masks_equal_one_look_at_each_node(
             if here:
                 present = present and tolerated(tolerations, f"node.kubernetes.io/{key}", "", "NoSchedule")
         assert now[i] == (chosen and present), (node, constraints)
+
+
+def test_a_node_that_is_being_deleted_says_nothing_of_others_with_the_same_taints():
+    made = [Node(f"u{i}", f"n{i}", i, (), {}, (), False, True, i == 1) for i in range(3)]
+    for order in (made, made[::-1], [made[1], made[0], made[2]]):
+        now = NodeClasses(order, [False] * 3).now(((), (), ()))
+        assert [node.name for node, open_ in zip(order, now, strict=True) if not open_] == ["n1"]

@@ -116,12 +116,12 @@ class NodeClasses:
         return mask
 
     def _tolerated(self, tolerations: Sequence[Toleration], *, nominal: bool) -> Mask:
-        verdicts: dict[tuple[tuple[Taint, ...], bool, bool], bool] = {}
+        verdicts: dict[tuple[tuple[Taint, ...], bool, bool, bool], bool] = {}
         mask = np.zeros(len(self.nodes), dtype=bool)
         for i, node in enumerate(self.nodes):
             if node is None:
                 continue
-            key = (node.taints, node.ready, node.unschedulable)
+            key = (node.taints, node.ready, node.unschedulable, node.deleting)
             verdict = verdicts.get(key)
             if verdict is None:
                 verdict = verdicts[key] = _accepts(node, tolerations, nominal)
