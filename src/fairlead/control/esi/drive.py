@@ -33,13 +33,14 @@ def drive(state: State, _: Sequence[Group]) -> list[Command]:
     testbed.move(run)
     for _pass in range(_MOST):
         run.moved = False
-        run.look()
         batchjob.move(run)
-        run.look()
+        if run.moved:
+            run.look()
         claims.give(run)
         scheduling.move(run)
         if not run.moved:
             break
+        run.look()
     else:
         run.again(state.now + _PAUSE)
     writing.flush(run)
