@@ -52,17 +52,7 @@ def test_esis_evaluation_runs_and_can_be_looked_at_and_ended(place: Path) -> Non
         assert len(jobs[name]["scheduledEvents"]) == 3
         assert all(each["successful"] for each in jobs[name]["scheduledEvents"])
     table = ask("testbeds").stdout.splitlines()
-    assert table[0].split() == [
-        "TESTBED",
-        "STATE",
-        "NODES",
-        "SLOTS",
-        "FREE",
-        "RESERVED",
-        "OCCUPIED",
-        "ERROR",
-        "PROBLEMS",
-    ]
+    assert table[0].split()[:4] == ["TESTBED", "STATE", "NODES", "SLOTS"]
     assert [line.split() for line in table[1:]] == [
         ["profiler-slots", "SUCCESS", "1", "2", "2", "0", "0", "0"],
         ["scheduler-slots", "SUCCESS", "3", "6", "6", "0", "0", "0"],

@@ -17,6 +17,7 @@ from fairlead.api.esi.access import Unguarded
 from fairlead.api.esi.doors import Doors
 from fairlead.api.server import Server
 from fairlead.api.source import EngineSource
+from fairlead.cli import words
 from fairlead.cli.errors import CliError
 from fairlead.runtime import eventloop
 from fairlead.sim import esi_layout
@@ -105,7 +106,7 @@ async def _serve(layout: Layout, speed: float, port: int) -> None:
 
 def _say(layout: Layout, url: str, speed: float) -> None:
     testbeds = ", ".join(
-        f"{each.name} ({each.nodes} nodes, {each.nodes * each.slots_per_node} slots)"
+        f"{each.name} ({words.counted(each.nodes, 'node')}, {each.nodes * each.slots_per_node} slots)"
         for each in layout.testbeds
     )
     typer.echo(f"testbeds: {testbeds}")

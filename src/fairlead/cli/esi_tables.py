@@ -111,18 +111,21 @@ def _job(shape: JobShape) -> Row:
 
 
 def schedulings(found: Iterable[SchedulingShape], width: int, wide: bool = False) -> Table:
-    return tables.lines(_SCHEDULINGS, [_scheduling(each) for each in found], wide, width)
+    """How far their jobs are: how many in which stage, and, `wide`, each by its name."""
+    return tables.lines(_SCHEDULINGS, [_scheduling(each, wide) for each in found], wide, width)
 
 
-def _scheduling(shape: SchedulingShape) -> Row:
-    stages = ", ".join(f"{each.name} {each.state}" for each in shape.job_status)
+def _scheduling(shape: SchedulingShape, wide: bool) -> Row:
+    named = [f"{each.name} {each.state}" for each in shape.job_status]
+    counts = Counter(each.state for each in shape.job_status)
+    stages = ", ".join(named if wide else [f"{n} {stage}" for stage, n in counts.items()])
     reason = "; ".join(filter(None, [shape.reason, *shape.problems]))
     return [
         shape.name,
         shape.test_bed,
         _state(shape.state),
         str(shape.position or "-"),
-        stages or ", ".join(dict.fromkeys(shape.queue or [])),
+        stages or "-",
         reason,
     ]
 
