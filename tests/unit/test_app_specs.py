@@ -149,6 +149,18 @@ def test_dynamic_allocation_ends_at_the_slots() -> None:
     assert found["spark.dynamicAllocation.maxExecutors"] == "2"
 
 
+def test_what_sparkconf_says_of_dynamic_allocation_ends_at_the_slots_too() -> None:
+    """Spark refuses a least number above the most, wherever the two are written."""
+    conf = {"spark.executor.instances": "5", "spark.dynamicAllocation.minExecutors": "1"}
+    spec = built(job(spark=spark() | {"sparkConf": conf, "dynamicAllocation": {"enabled": True}}))
+    assert spec["sparkConf"]["spark.executor.instances"] == "2"
+    assert spec["sparkConf"]["spark.dynamicAllocation.minExecutors"] == "1"
+    assert spec["dynamicAllocation"]["maxExecutors"] == 2
+    fewer = {"spark.dynamicAllocation.maxExecutors": "1"}
+    spec = built(job(spark=spark() | {"sparkConf": fewer, "dynamicAllocation": {"enabled": True}}))
+    assert spec["dynamicAllocation"]["maxExecutors"] == 1
+
+
 def test_old_and_new_operators_find_the_priority() -> None:
     spec = built(job(spark=spark() | {"batchScheduler": "volcano", "batchSchedulerOptions": {"queue": "q"}}))
     assert spec["batchSchedulerOptions"] == {"queue": "q", "priorityClassName": "high-priority"}

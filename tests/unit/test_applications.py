@@ -95,7 +95,7 @@ def test_pods_carry_their_slots(kind: AppKind) -> None:
         assert (who["schedulerName"], who["priorityClassName"]) == ("external-scheduler", "high-priority")
 
 
-def test_slots_that_fit_no_label_are_in_the_annotation_only() -> None:
+def test_RA8_slots_that_fit_no_label_are_in_the_annotation_only() -> None:
     many = tuple(slot(f"n{n}", 0, n, n) for n in range(30))
     found = built(job(spark=spark()), many)["executor"]
     assert "batchjob.tuberlin.de/slots-ids" not in found["labels"]
@@ -106,7 +106,7 @@ def test_slots_that_fit_no_label_are_in_the_annotation_only() -> None:
     )
 
 
-def test_nodes_without_numbers_are_named() -> None:
+def test_RA8_nodes_without_numbers_are_named() -> None:
     named = (slot("a", 0, -1, 0), slot("b", 0, -1, 1), slot("a", 1, -1, 2))
     found = built(job(spark=spark()), named)["executor"]["affinity"]["nodeAffinity"]
     (term,) = found[REQUIRED]["nodeSelectorTerms"]

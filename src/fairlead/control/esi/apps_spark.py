@@ -20,6 +20,9 @@ _MIB = 1 << 20
 _LEAST_OVERHEAD = 384
 """MiB that Spark adds at least where no overhead is written."""
 _MEMORIES = (("memory", "spark.executor.memory"), ("memoryOverhead", "spark.executor.memoryOverhead"))
+_DYNAMIC = "spark.dynamicAllocation"
+_NUMBERS = ("initialExecutors", "minExecutors", "maxExecutors")
+_CONF_NUMBERS = ("spark.executor.instances", *(f"{_DYNAMIC}.{name}" for name in _NUMBERS))
 _NEEDED = ("type", "sparkVersion", "mainApplicationFile")
 
 
@@ -76,26 +79,25 @@ def account(found: Object) -> str:
 
 
 def _count(found: Object, executor: Object, conf: Object, count: int) -> None:
-    """As many as slots. Where Spark itself adds and removes executors: as many at most."""
+    """As many as slots. Where Spark itself adds and removes executors: that is the most, whoever says it.
+
+    The operator passes dynamicAllocation after sparkConf.
+    """
     dynamic = part(found, "dynamicAllocation")
-    if dynamic.get("enabled") is True:
-        names = ("initialExecutors", "minExecutors")
-        dynamic |= {
-            key: min(value, count) for key in names if (value := _whole(dynamic.get(key))) is not None
-        }
-        most = _whole(dynamic.get("maxExecutors"))
-        found["dynamicAllocation"] = dynamic | {"maxExecutors": count if most is None else min(most, count)}
-    elif str(conf.get("spark.dynamicAllocation.enabled", "")).lower() == "true":
-        names = [f"spark.dynamicAllocation.{key}Executors" for key in ("initial", "min")]
-        conf |= {key: str(min(value, count)) for key in names if (value := _whole(conf.get(key))) is not None}
-        most = _whole(conf.get("spark.dynamicAllocation.maxExecutors"))
-        conf["spark.dynamicAllocation.maxExecutors"] = str(count if most is None else min(most, count))
-    else:
+    by_field = dynamic.get("enabled") is True
+    if not by_field and str(conf.get(f"{_DYNAMIC}.enabled", "")).lower() != "true":
         executor["instances"] = count
         return
-    wanted = _whole(executor.get("instances"))
-    if wanted is not None:
-        executor["instances"] = min(wanted, count)
+    for of, names in ((dynamic, _NUMBERS), (conf, _CONF_NUMBERS), (executor, ("instances",))):
+        for name in names:
+            wanted = _whole(of.get(name))
+            if wanted is not None and wanted > count:
+                of[name] = str(count) if of is conf else count
+    if by_field:
+        most = _whole(conf.get(f"{_DYNAMIC}.maxExecutors"))
+        found["dynamicAllocation"] = {"maxExecutors": most or count, **dynamic}
+    else:
+        conf.setdefault(f"{_DYNAMIC}.maxExecutors", str(count))
 
 
 def _cpu(executor: Object, conf: Object, pods: Pods) -> None:
