@@ -400,3 +400,13 @@ async def test_without_external_schedulers_nothing_of_them_is_asked_for(api: Fak
     assert not any("esi" in path or "spark" in path for _, path, _ in api.requests)
     task.cancel()
     await port.close()
+
+
+async def test_who_begins_to_lead_is_told_of_external_schedulers_too(api: FakeApi) -> None:
+    """Their statuses are taken from the objects then: a watch that is late must not decide."""
+    port = KubePort(api.access, esi=True)
+    listed = {event.kind for event in await port.catch_up() if isinstance(event, Listed)}
+    assert listed == {"Pod", "Node"} | {tag_of(each) for each in ESI_THINGS}
+    audited = {listing.kind for listing in await port.relist()}
+    assert not audited & {tag_of(each) for each in ESI_THINGS}
+    await port.close()

@@ -93,6 +93,7 @@ class KubePort:
             registry.register(Tally(self.stats))
         self._kinds = kinds
         self._esi = esi
+        self._all: tuple[KindOf[Any], ...] = (*kinds, *(ESI_KINDS if esi else ()))
         self._book = ShapeBook(scheduler, *aliases)
         self._client = ApiClient(
             access,
@@ -124,8 +125,11 @@ class KubePort:
         return await relist(self._client, self._kinds)
 
     async def catch_up(self) -> list[Event]:
-        """Pods and nodes as they are at this moment, told as lists. KubeError if they cannot be listed."""
-        kinds = [kind for kind in self._kinds if kind.name in ("Pod", "Node")]
+        """Pods and nodes, and what external schedulers are about, as they are at this moment, told as lists.
+
+        Raises KubeError if they cannot be listed.
+        """
+        kinds = [kind for kind in self._all if kind.name in ("Pod", "Node") or kind in ESI_KINDS]
         events: list[Event] = []
         for listing in await relist(self._client, kinds):
             uids = (*(uid_of(item) for item in listing.items), *listing.unread)
@@ -134,10 +138,9 @@ class KubePort:
 
     async def run(self, inbox: Inbox) -> None:
         self._actuator.attach(inbox)
-        kinds: tuple[KindOf[Any], ...] = (*self._kinds, *(ESI_KINDS if self._esi else ()))
-        gate = SyncGate(kinds)
+        gate = SyncGate(self._all)
         async with asyncio.TaskGroup() as group:
-            for kind in kinds:
+            for kind in self._all:
                 learn = self._book.learn if kind.name == "Pod" else None
                 group.create_task(Reflector(self._client, kind, inbox, gate, self.stats, learn).run())
 

@@ -7,11 +7,12 @@ few objects at a time, so that it holds up no bind. Must not touch the watches o
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 from fairlead.kube.client import ApiClient
 from fairlead.kube.errors import ApiError
 from fairlead.kube.pages import pages
-from fairlead.kube.translate import Kind, uid_in, uid_of
+from fairlead.kube.translate import KindOf, uid_in, uid_of
 from fairlead.model.audit import Listing
 from fairlead.model.event import Told
 from fairlead.wire.pod import version_of
@@ -22,7 +23,7 @@ TRIES = 3
 """A snapshot may expire between two of its pages (410); then the list begins anew."""
 
 
-async def relist(client: ApiClient, kinds: Sequence[Kind]) -> list[Listing]:
+async def relist(client: ApiClient, kinds: Sequence[KindOf[Any]]) -> list[Listing]:
     """One list after the other. Raises KubeError; a kind that the server does not know is left out."""
     found: list[Listing] = []
     for kind in kinds:
@@ -34,7 +35,7 @@ async def relist(client: ApiClient, kinds: Sequence[Kind]) -> list[Listing]:
     return found
 
 
-async def _listing(client: ApiClient, kind: Kind) -> Listing:
+async def _listing(client: ApiClient, kind: KindOf[Any]) -> Listing:
     for _ in range(TRIES - 1):
         try:
             return await _whole(client, kind)
@@ -44,7 +45,7 @@ async def _listing(client: ApiClient, kind: Kind) -> Listing:
     return await _whole(client, kind)
 
 
-async def _whole(client: ApiClient, kind: Kind) -> Listing:
+async def _whole(client: ApiClient, kind: KindOf[Any]) -> Listing:
     items: dict[str, Told] = {}
     unread: dict[str, None] = {}
     version = 0
