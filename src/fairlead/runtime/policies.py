@@ -260,6 +260,11 @@ class Policies:
         task.add_done_callback(lambda done: self._tasks.pop(done, None))
         return task
 
+    async def idle(self) -> None:
+        """Until the function is not being asked beside a plan."""
+        if self._asking is not None:
+            await asyncio.wait((self._asking,))
+
     async def close(self) -> None:
         """End what runs, and leave no process behind."""
         self._process, self.ready = None, False
