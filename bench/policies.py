@@ -2,9 +2,9 @@
 
 Run: python -m bench.policies [--nodes N] [--groups G] [--rounds R]. The reference is the built-in plan of the
 same snapshot in the same planner, in turn. `shadow` is the time until that plan is out while a function is
-asked beside it (and then, how long the loop works at what comes after), `live` until the function's own plan is
-out. Nothing: a function that answers at once that nobody starts. Order: one that wants everybody started, in
-the order of walltimes. What the loop itself works is told apart from what it waits for the function's process.
+asked beside it (and then, how long the loop works at what comes after), `live` until the function's own plan
+is out. Nothing: a function that answers at once that nobody starts. Order: one that wants everybody started,
+in the order of walltimes. What the loop itself works is told apart from what it waits for the process.
 """
 
 import argparse
