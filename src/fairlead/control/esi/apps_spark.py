@@ -94,8 +94,9 @@ def _count(found: Object, executor: Object, conf: Object, count: int) -> None:
             if wanted is not None and wanted > count:
                 of[name] = str(count) if of is conf else count
     if by_field:
-        most = _whole(conf.get(f"{_DYNAMIC}.maxExecutors"))
-        found["dynamicAllocation"] = {"maxExecutors": most or count, **dynamic}
+        if _whole(dynamic.get("maxExecutors")) is None:
+            dynamic["maxExecutors"] = _whole(conf.get(f"{_DYNAMIC}.maxExecutors")) or count
+        found["dynamicAllocation"] = dynamic
     else:
         conf.setdefault(f"{_DYNAMIC}.maxExecutors", str(count))
 
