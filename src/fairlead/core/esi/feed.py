@@ -87,10 +87,13 @@ def pod_changed(state: State, old: Pod | None, new: Pod | None) -> None:
             esi.pods.pop(was, None)
     if now is not None:
         esi.pods.setdefault(now, {})[pod.uid] = None
-    esi.failures.pop(("Pod", pod.namespace, pod.name), None)
-    esi.dirty = True
+    if esi.failures.pop(("Pod", pod.namespace, pod.name), None) is not None:
+        esi.dirty = True
     if old is not None and new is not None and _says(old) == _says(new):
-        return
+        if (old.phase, old.condition) != (new.phase, new.condition):
+            esi.dirty = True
+        return  # kubelets write much that is nothing to anybody here
+    esi.dirty = True
     esi.looked[pod.uid] = None
     if new is None:
         esi.refused.pop(pod.uid, None)
