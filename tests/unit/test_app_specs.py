@@ -171,7 +171,7 @@ def test_old_and_new_operators_find_the_priority() -> None:
 def test_a_pod_template_for_executors_gets_the_same() -> None:
     template = {
         "metadata": {"labels": {"a": "b"}},
-        "spec": {"priority": 5, "schedulerName": "x", "dnsPolicy": "None"},
+        "spec": {"priority": 5, "preemptionPolicy": "Never", "schedulerName": "x", "dnsPolicy": "None"},
     }
     found = executor({"template": template})["template"]
     assert found["metadata"] == {"labels": {"a": "b", **LABELS}, "annotations": ANNOTATIONS}

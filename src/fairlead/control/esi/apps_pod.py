@@ -118,9 +118,9 @@ def template(found: Object, pods: Pods) -> Object:
 
 
 def placed(spec: Object, pods: Pods) -> Object:
-    """A pod spec with scheduler, priority and affinity. A number beside a class would be refused."""
-    spec = {key: value for key, value in spec.items() if key != "priority"}
-    return spec | {
+    """A pod spec with scheduler, priority and affinity. What a class decides must not stand beside it."""
+    kept = {key: value for key, value in spec.items() if key not in ("priority", "preemptionPolicy")}
+    return kept | {
         "schedulerName": SCHEDULER,
         "priorityClassName": PRIORITY,
         "affinity": affinity(part(spec, "affinity"), pods),
