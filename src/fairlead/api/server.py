@@ -18,7 +18,7 @@ import uvicorn
 from msgspec import Struct, structs
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -30,6 +30,8 @@ from fairlead.model.view import Failure, Health, Version
 from fairlead.runtime.metrics import CONTENT_TYPE
 
 MOST_ROWS = 100_000
+LARGEST_MESSAGE = 1 << 20
+"""Bytes of a message over a WebSocket."""
 _PROBES = ("/healthz", "/readyz", "/metrics")
 HEADERS = {
     "Cache-Control": "no-store",
@@ -192,15 +194,16 @@ class Guard:
         self.open = not is_loopback(self.host)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+        if scope["type"] not in ("http", "websocket"):
             return await self.app(scope, receive, send)
-        request = Request(scope)
-        refusal = self._refusal(request)
+        refusal = self._refusal(HTTPConnection(scope))
+        if refusal and scope["type"] == "websocket":
+            return await send({"type": "websocket.close", "code": 1008, "reason": refusal})
         if refusal:
             return await reply(Failure(refusal), 403)(scope, receive, send)
         return await self.app(scope, receive, send)
 
-    def _refusal(self, request: Request) -> str:
+    def _refusal(self, request: HTTPConnection) -> str:
         name = _host_name(request.headers.get("host", ""))
         if not self._may_be_called(name) and not (self.open and request.url.path in _PROBES):
             return f"this server is not {name!r}: ask for it by its address or localhost"
@@ -257,8 +260,17 @@ class _Uvicorn(uvicorn.Server):
 class HttpServer:
     """An application served in the running event loop. `port` 0 takes a free one; `also` are more of them."""
 
-    def __init__(self, app: ASGIApp, host: str, port: int, advice: str, also: Sequence[int] = ()) -> None:
-        """`advice` is what to do when it cannot listen there."""
+    def __init__(
+        self,
+        app: ASGIApp,
+        host: str,
+        port: int,
+        advice: str,
+        also: Sequence[int] = (),
+        sockets: bool = False,
+    ) -> None:
+        """`advice` is what to do when it cannot listen there; `sockets`: WebSockets are spoken, too."""
+        self._sockets = sockets
         self._app, self._host, self._ports, self._advice = app, host, (port, *also), advice
         self._server: _Uvicorn | None = None
         self._task: asyncio.Task[None] | None = None
@@ -271,7 +283,8 @@ class HttpServer:
         config = uvicorn.Config(
             self._app,
             http="h11",
-            ws="none",
+            ws="wsproto" if self._sockets else "none",
+            ws_max_size=LARGEST_MESSAGE,
             lifespan="off",
             log_config=None,
             access_log=False,
@@ -315,7 +328,8 @@ class Server(HttpServer):
         document: dict[str, Any] | None = None,
     ) -> None:
         advice = "choose another --port (0 takes a free one)" + (" or --also-listen" if also else "")
-        super().__init__(create_app(source, host, more, document), host, port, advice, also)
+        app = create_app(source, host, more, document)
+        super().__init__(app, host, port, advice, also, sockets=bool(more))
 
 
 def listening(host: str, port: int, advice: str) -> socket.socket:

@@ -19,6 +19,7 @@ from fairlead.api.esi.events import Feed
 from fairlead.api.esi.picture import Picture
 from fairlead.api.esi.rest import Rest
 from fairlead.api.esi.sse import Events
+from fairlead.api.esi.stomp import Stomp
 from fairlead.core.state import State
 from fairlead.model.command import Command
 from fairlead.model.event import Event
@@ -46,7 +47,7 @@ class Doors:
         self.desk = Desk(self.feed, cluster, access, namespace, standby)
         self._mistake = ""
         self.events = Events(self.desk)
-        self._parts = (self.events, Rest(self.desk), Debug(self.desk, gets))
+        self._parts = (self.events, Stomp(self.desk), Rest(self.desk), Debug(self.desk, gets))
 
     def routes(self) -> list[BaseRoute]:
         return [route for part in self._parts for route in part.routes()]
