@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
-from esi_live import slots_of, wait_state
+from esi_live import slots_of
 
 from fairlead.localcluster import Cluster
 from live import Kubectl, Scheduler, data_folder, until
@@ -85,7 +85,13 @@ class Lab:
         self.kubectl("apply", "-f", "-", text=text)
 
     def wait(self, kind: str, name: str, state: str) -> Object:
-        return wait_state(self.kubectl, kind, name, state)
+        """Its status once it is in this state."""
+        there = f"--for=jsonpath={{.status.state}}={state}"
+        try:
+            self.kubectl("wait", there, f"{kind}/{name}", "--timeout=100s")
+        except AssertionError as error:
+            raise AssertionError(f"{error}; it is {json.dumps(self.status(kind, name))}") from None
+        return self.status(kind, name)
 
     def status(self, kind: str, name: str) -> Object:
         return self.kubectl.get(kind, name)[0].get("status", {})
@@ -271,7 +277,10 @@ def test_the_queue_example_of_ESI(lab: Lab) -> None:
     until(given_back, "the Testbed to be given back")
 
 
-def test_strict_keeps_the_order_and_relaxed_overtakes(served: tuple[Cluster, Scheduler]) -> None:
+def test_RA5_strict_keeps_the_order_and_relaxed_overtakes_in_two_namespaces(
+    served: tuple[Cluster, Scheduler],
+) -> None:
+    """The same names in both, at the same time, on slots of the same nodes: two worlds."""
     labs = {mode: Lab(served[0], f"mode-{mode.lower()}") for mode in ("strict", "RELAXED")}
     for mode, lab in labs.items():
         lab.members(0, 1)
@@ -283,17 +292,19 @@ def test_strict_keeps_the_order_and_relaxed_overtakes(served: tuple[Cluster, Sch
         assert stop <= second
         assert third >= second if mode == "strict" else third < stop
         assert slots_of(lab.pods("third")) == ["node-0000/1"]
+        assert lab.status("bj", "third")["slots"] == lab.ref("slots")
 
 
 # -- claims ------------------------------------------------------------------------------------------
 
 
 def test_two_schedulings_that_share_a_job(lab: Lab) -> None:
-    """The second waits, claims nothing of its own meanwhile, and starts when the first is released."""
+    """The second waits, claims nothing of its own meanwhile, and starts when the first is deleted, although
+    that one's application still runs."""
     lab.members(0, 1)
-    jobs = [lab.job(name) for name in ("mine", "shared", "other", "free")]
+    jobs = [lab.job("mine"), lab.job("shared", "600s"), lab.job("other"), lab.job("free")]
     lab.apply(lab.bed(), *jobs, lab.queue("a-first", "mine", "shared"))
-    lab.wait("sched", "a-first", "CompletedState")
+    lab.wait("bj", "shared", "RunningState")
     lab.apply(lab.queue("b-second", "shared", "other"), lab.queue("c-third", "free", autoRelease=True))
     waiting = lab.wait("sched", "b-second", "AcquireState")
     assert waiting["position"] == 1 and "a-first" in waiting["reason"]
@@ -303,23 +314,18 @@ def test_two_schedulings_that_share_a_job(lab: Lab) -> None:
     assert "activeScheduling" not in lab.status("bj", "other")
     assert lab.status("sched", "b-second")["state"] == "AcquireState"
     assert lab.status("bj", "shared")["activeScheduling"] == lab.ref("a-first")
+    (first,) = lab.pods("shared")
 
     lab.kubectl("delete", "sched", "a-first")
-    lab.wait("sched", "b-second", "CompletedState")
-    assert lab.status("bj", "other")["activeScheduling"] == lab.ref("b-second")
-    assert len(lab.status("bj", "shared")["scheduledEvents"]) == 2
+    lab.wait("bj", "other", "CompletedState")
+    lab.wait("bj", "shared", "RunningState")
+    (again,) = lab.pods("shared")
+    assert again["metadata"]["uid"] != first["metadata"]["uid"]
+    for name in ("other", "shared"):
+        assert lab.status("bj", name)["activeScheduling"] == lab.ref("b-second")
+    ended, running = lab.status("bj", "shared")["scheduledEvents"]
+    assert ended["stop"] and not ended.get("successful") and "stop" not in running
     lab.wait("bj", "mine", "ReadyState")
-
-
-def test_RA5_the_same_names_in_two_namespaces_are_two_worlds(served: tuple[Cluster, Scheduler]) -> None:
-    labs = [Lab(served[0], f"twin-{number}") for number in range(2)]
-    for number, lab in enumerate(labs):
-        lab.members(2 + number)
-        lab.apply(lab.bed(), lab.job("j"), lab.queue("s", "j", "j"))
-    for number, lab in enumerate(labs):
-        lab.wait("sched", "s", "CompletedState")
-        assert slots_of(lab.pods("j")) == [f"node-000{2 + number}/{index}" for index in range(2)]
-        assert lab.status("bj", "j")["slots"] == lab.ref("slots")
 
 
 # -- what goes wrong ---------------------------------------------------------------------------------
@@ -346,6 +352,16 @@ def test_an_operator_that_is_not_there_is_named(lab: Lab) -> None:
     assert "SparkApplication" in problems
     lab.apply(lab.job("plain"), lab.queue("again", "plain"))
     lab.wait("sched", "again", "CompletedState")
+
+
+def test_a_job_of_somebody_else_is_left_alone_and_named(lab: Lab) -> None:
+    lab.members(1)
+    template = lab.job("taken")["spec"]["fairlead"]["jobSpec"]["template"]
+    theirs = {"suspend": True, "template": template}
+    lab.apply({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "taken"}, "spec": theirs})
+    lab.apply(lab.bed(), lab.job("taken"), lab.queue("s", "taken"))
+    assert "there is a Job" in lab.wait("sched", "s", "FailedState")["reason"]
+    assert "ownerReferences" not in lab.kubectl.get("job", "taken")[0]["metadata"]
 
 
 def test_a_running_pod_outlives_every_edit_of_its_testbed(lab: Lab) -> None:
@@ -423,4 +439,5 @@ def test_RA4_nothing_was_forbidden_to_the_account_of_deploy(served: tuple[Cluste
     """All of the above was done with deploy/rbac.yaml and deploy/esi.yaml."""
     assert "forbidden" not in served[1].log
     refused = [line for line in served[1].log.splitlines() if "a write was refused" in line]
-    assert all("the cluster does not know SparkApplication" in line for line in refused)
+    known = ("the cluster does not know SparkApplication", "there is a Job")
+    assert len(refused) == 2 and all(any(words in line for words in known) for line in refused)
