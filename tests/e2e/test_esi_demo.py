@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from demo_live import left_behind, surroundings
 
-from live import FAIRLEAD, until
+from fairlead.localcluster import list_clusters
+from live import EXAMPLES, FAIRLEAD, Kubectl, until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 JOBS = ("crawler", "pi", "word-count")
@@ -33,7 +34,9 @@ def fairlead(place: Path, *arguments: str, timeout: float = 120) -> "subprocess.
     )  # fmt: skip
 
 
-def test_esis_evaluation_runs_and_can_be_looked_at_and_ended(place: Path) -> None:
+def test_RA14_esis_evaluation_runs_and_every_example_is_valid(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run = fairlead(place, "esi", "demo", "--keep", timeout=280)
     output = run.stdout + run.stderr
     assert run.returncode == 0, output
@@ -58,5 +61,10 @@ def test_esis_evaluation_runs_and_can_be_looked_at_and_ended(place: Path) -> Non
         ["scheduler-slots", "SUCCESS", "3", "6", "6", "0", "0", "0"],
     ]
     assert "no job that has failed is called pi" in ask("reset", "pi").stderr
+    monkeypatch.setenv("FAIRLEAD_CLUSTERS", surroundings(place)["FAIRLEAD_CLUSTERS"])
+    (cluster,) = list_clusters()
+    kubectl = Kubectl(cluster, "default")
+    files = [path for path in (EXAMPLES / "esi").glob("*.yaml") if path.name != "simulation.yaml"]
+    kubectl("apply", "--dry-run=server", *(f"--filename={path}" for path in files))
     assert fairlead(place, "demo", "--down").returncode == 0
     until(lambda: left_behind(place) == [])
