@@ -182,9 +182,9 @@ def settled(world: EsiWorld) -> None:
         if status.claimed_by:
             owner = esi.schedulings.get(status.claimed_by)
             assert owner is not None, f"{job.name} is claimed by one that is gone"
-            assert esi.scheduling_status(owner.uid).state not in (
-                SchedulingState.FAILED, SchedulingState.FINISHED, SchedulingState.ACQUIRE,
-            ), f"{job.name} is claimed by {owner.name}, {esi.scheduling_status(owner.uid)}"  # fmt: skip
+            state = esi.scheduling_status(owner.uid).state
+            over = (SchedulingState.FAILED, SchedulingState.FINISHED)
+            assert state not in over, f"{job.name} is claimed by {owner.name}, which is in {state}"
         assert job.status == status, f"{job.name} is not written"
         if job.spec is not None:
             assert job.spec.active_scheduling == status.active_scheduling

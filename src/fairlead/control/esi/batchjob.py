@@ -152,7 +152,11 @@ MACHINE: Mapping[JobState, tuple[Step, ...]] = {
         Step("", ask.stray, JobState.PENDING_DELETION),
         Step("AWAIT_CREATION_REQUEST_CONDITION", ask.requested, JobState.SUBMITTED),
     ),
-    JobState.SUBMITTED: (*_EXISTS, Step("AWAIT_POD_SCHEDULED_CONDITION", ask.placed, JobState.SCHEDULED)),
+    JobState.SUBMITTED: (
+        *_EXISTS,
+        Step("", ask.displaced, JobState.IN_QUEUE, _clear),
+        Step("AWAIT_POD_SCHEDULED_CONDITION", ask.placed, JobState.SCHEDULED),
+    ),
     JobState.SCHEDULED: (*_EXISTS, Step("AWAIT_RUNNING_CONDITION", ask.runs, JobState.RUNNING, _start)),
     JobState.RUNNING: _EXISTS,
     JobState.COMPLETED: (_RELEASE,),
@@ -170,14 +174,18 @@ def move(round: Round) -> None:
     """Let every BatchJob take the steps that are due, and see to its application."""
     for job in list(round.esi.jobs.values()):
         run = Run(round, job)
+        before = run.status
         _adopt(run)
         _walk(run)
         _effect(run)
         problems = _said(run)
         if problems is not None and problems != run.status.problems:
             run.status = run.change(problems=problems)
-        run.status = run.change(conditions=_conditions(run), observed_generation=_generation(run))
-        round.set(job.uid, run.status)
+        shown = (_conditions(run), _generation(run))
+        if shown != (run.status.conditions, run.status.observed_generation):
+            run.status = run.change(conditions=shown[0], observed_generation=shown[1])
+        if run.status is not before:
+            round.set(job.uid, run.status)
 
 
 def _adopt(run: Run) -> None:

@@ -13,7 +13,7 @@ from fairlead.control.esi.writing import created
 from fairlead.core.esi.table import Verdict
 from fairlead.model.application import Application, AppState
 from fairlead.model.batchjob import BatchJob, BatchJobStatus, JobState
-from fairlead.model.esi import RESET, TESTBED_LABEL
+from fairlead.model.esi import RESET, TESTBED_LABEL, SlotState
 from fairlead.model.pod import Pod
 
 
@@ -107,6 +107,15 @@ def all_gone(run: Run) -> bool:
     """Neither the application is there nor what lived of it: a new one of its name could mistake them for its
     own, and they would go into slots that are somebody else's by then. Nor is one still being created."""
     return run.app is None and not run.pods and not created(run.round, run.job.uid, run.job.name)
+
+
+def displaced(run: Run) -> bool:
+    """One of its slots is gone or taken before anything was started: it is to get others."""
+    if run.status.application or run.app is not None or created(run.round, run.job.uid, run.job.name):
+        return False
+    table = run.esi.tables.get(run.esi.find("Testbed", run.status.slots))
+    slots = table.slots if table is not None else {}
+    return any(key not in slots or slots[key].state is not SlotState.FREE for key in run.status.places)
 
 
 def vanished(run: Run) -> bool:
