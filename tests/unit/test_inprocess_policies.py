@@ -101,6 +101,19 @@ def test_F19_one_bad_cycle_costs_that_cycle_alone(tmp_path: Path):
     assert player.plans[0].source == "fairlead" and player.plans[1].source == "function:own.py:plan"
 
 
+def test_after_a_plan_of_the_built_in_policies_their_words_are_taken_back(tmp_path: Path):
+    flag = tmp_path / "once"
+    body = (
+        f"if len(view.waiting) < 8 or os.path.exists({str(flag)!r}): return []\n"
+        f"open({str(flag)!r}, 'w').close(); raise ValueError"
+    )
+    player = Played(busy(12), under(function(tmp_path, body), "fcfs"))
+    found = player.played()
+    waits = [row.reason for row in found.rows if row.start < 0]
+    assert player.calls("failed") == 1 and 2 < len(waits) < 12
+    assert set(waits) == {"the policy own.py:plan has not chosen it yet"}
+
+
 def test_what_a_function_has_started_ends_with_it(tmp_path: Path):
     told = tmp_path / "pid"
     body = (

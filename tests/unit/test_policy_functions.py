@@ -8,16 +8,19 @@ from msgspec import structs
 from policy_support import ROOT, busy, function, under
 from typer.testing import CliRunner
 
+from fairlead.api.source import EngineSource
 from fairlead.cli import main
 from fairlead.cli.errors import CliError
+from fairlead.core.engine import Engine
 from fairlead.model import event as ev
 from fairlead.model.event import PlanProposed
 from fairlead.model.group import Why
 from fairlead.model.outside import Reserve, Start, View, Wait
-from fairlead.model.plan import Plan
+from fairlead.model.plan import Placement, Plan
 from fairlead.model.plan import Reject as Rejected
+from fairlead.model.plan import Start as Granted
 from fairlead.model.plan import Wait as Waits
-from fairlead.model.settings import PolicyFunction
+from fairlead.model.settings import PolicyFunction, Settings
 from fairlead.runtime import policy_process
 from fairlead.runtime.config import Given, settings
 from fairlead.runtime.errors import ConfigError
@@ -248,14 +251,22 @@ def test_who_joins_a_running_group_is_decided_on_like_all_others(tmp_path: Path)
     assert player.pods["new"].node == "b" and not player.refused
 
 
-def test_plans_of_a_function_have_looked_at_what_came_meanwhile(tmp_path: Path):
-    """A late answer is no plan from outside: it was asked for once, and its version is past."""
-    player = played(tmp_path, pod("a"), lambda view: [Start(w.id) for w in view.waiting])
+def test_a_late_answer_is_no_plan_from_outside(tmp_path: Path):
+    """It was asked for once, and what it was asked about is past: the built-in policies have planned instead."""
+    player = played(tmp_path, pod("a"), lambda _: [])
     player.run()
     engine = player.engine
-    before = engine.state.version
-    late = Plan("1-1", 1, play.ORIGIN, "function:here:plan", ())
-    assert engine.learn([PlanProposed(late)]) == [] and engine.state.version == before + 1
+    (group,) = engine.state.groups.values()
+    start = Granted(group.id, (Placement(next(iter(group.pods)), "a"),))
+    assert engine.learn([PlanProposed(Plan("1-1", 1, play.ORIGIN, "function:here:plan", (start,)))]) == []
+    assert engine.learn([PlanProposed(Plan("x", 0, play.ORIGIN, "somebody", (start,)))]) != []
+
+
+async def test_that_it_is_switched_off_is_told_with_every_answer():
+    source = EngineSource(Engine(Settings(sources=())).state)
+    source.remark = lambda: "policy function x is switched off"
+    page = await source.queue(ended=False, namespace="", limit=1, offset=0)
+    assert "policy function x is switched off" in page.warnings
 
 
 # -- mistakes of users -------------------------------------------------------------------------------

@@ -235,8 +235,9 @@ class _Adopting:
         self.promised[request.group] = None
 
     def _others(self) -> Generator[None, None, None]:
-        """Who was not mentioned: an impossible group is told at once, a new one that it was not chosen."""
+        """Who was not mentioned: an impossible group is told at once, others once that nobody chose them."""
         fresh = {id_of(request): None for request in self.snapshot.fresh}
+        turned = bool(self.snapshot.heads)  # the last plan was a built-in policy's: its words are past
         for number, (key, request) in enumerate(self.open.items()):
             if number % _STEP == 0:
                 yield
@@ -245,7 +246,7 @@ class _Adopting:
                 continue
             if never:
                 self.decisions.append(Reject(request.group, Reason(Why.UNSATISFIABLE, never)))
-            elif key in fresh:
+            elif turned or key in fresh:
                 text = f"the policy {self.name} has not chosen it yet"
                 self.decisions.append(Wait(request.group, Reason(Why.QUEUED, text)))
 
