@@ -174,7 +174,7 @@ def test_nodes_are_enrolled_over_http_and_slots_appear(esi: Esi):
     assert sorted(node["metadata"]["labels"][LABEL] for node in labelled) == ["0", "1"]
 
 
-def test_D3_4_a_scheduling_is_posted_runs_and_is_deleted(esi: Esi):
+def test_a_scheduling_is_posted_runs_and_is_deleted(esi: Esi):
     enrolled(esi)
     posted = esi.brain("POST", "/external/schedulings", scheduling("first", queue=["j1", "j2", "j1"]))
     assert posted.status == 200, posted

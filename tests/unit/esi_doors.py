@@ -47,7 +47,7 @@ def job(world: EsiWorld, name: str, namespace: str = "default") -> None:
 
 
 class Served:
-    """`world` goes on by itself, 50 ms at a time, while anything here is awaited; `until` waits for it."""
+    """`world` goes on by itself, 200 ms at a time, while anything here is awaited; `until` waits for it."""
 
     def __init__(self, world: EsiWorld, access: Access | None, allows: Allows | None, **options: Any) -> None:
         self.world = world
@@ -65,7 +65,7 @@ class Served:
     async def go_on(self) -> None:
         while True:
             if not self.paused:
-                self.world.run(50)
+                self.world.run(200)
                 self.doors.batch((), (), 0.0)
             await asyncio.sleep(0.001)
 

@@ -129,7 +129,7 @@ async def test_topics_tell_names_and_topics_of_one_the_whole_shape():
         assert (await client.message())[1] == {"action": "MODIFIED", "resource": "j1"}
 
 
-async def test_D3_4_a_scheduling_is_told_from_its_making_to_its_end():
+async def test_a_scheduling_is_told_from_its_making_to_its_end():
     async with served() as esi, spoken(esi, "/scheduler/websocket") as client:
         await client.subscribe("1", "/topic/schedulings")
         await esi.scheduling("s", queue=["j1"])
