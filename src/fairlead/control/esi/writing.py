@@ -103,6 +103,8 @@ def _status(run: Round, thing: Testbed | BatchJob | Scheduling, seen: Status) ->
     wanted = run.esi.status.get(thing.uid)
     key = (thing.uid, "status")
     if wanted is None or wanted is seen or wanted == seen:
+        if wanted is not None:
+            run.esi.status[thing.uid] = seen  # next time they are the same at a glance
         run.esi.sent.pop(key, None)
         return
     if _send(run, key, "", thing.version):
