@@ -105,7 +105,8 @@ class Count:
         for key in [key for key in self._former if key not in self._pods]:
             slot = self._former.pop(key)
             table.slots.pop(key, None)
-            self._state.esi.startable.pop(slot.pod, None)
+            if self._state.esi.places.get(slot.pod) == (table.testbed, key):
+                unseat(self._state, slot.pod)
         table.slots.update(self._former)
         table.by_node[self._node] = [*self._slots.values(), *self._former.values()]
 

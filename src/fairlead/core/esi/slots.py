@@ -105,7 +105,7 @@ def _look_at(state: State, uid: str) -> None:
         slot = esi.tables[place.testbed].slots.get(place.slot)
         if slot is not None:
             esi.stir(slot.node)
-        there = held is None or (slot is not None and held[0] == slot.node)
+        there = slot is not None if held is None else held[0] == place.slot.rpartition("/")[0]
         if pod is None or pod.ended or home != place.testbed or not there:
             unseat(state, uid)
             place = None
