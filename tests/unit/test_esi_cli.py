@@ -9,8 +9,9 @@ import pytest
 from test_esi_world import ref
 from typer.testing import CliRunner, Result
 
+from fairlead.cli import ask as ask_module
 from fairlead.cli import esi, main
-from fairlead.cli.errors import user_errors
+from fairlead.cli.errors import CliError, user_errors
 from fairlead.cli.esi_simulate import Simulation
 from fairlead.runtime import eventloop
 from fairlead.sim.esi_layout import EVALUATION
@@ -174,6 +175,16 @@ def test_whoever_is_not_there_is_named_and_what_to_do(server: str) -> None:
     assert "no job default/nobody is known" in refusal(server, "jobs", "nobody")
     text = refusal("http://127.0.0.1:9", "jobs")
     assert "nobody answers" in text and "fairlead scheduler --esi" in text
+
+
+def test_a_scheduler_without_esi_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nothing(*_: object) -> None:
+        raise CliError("Not Found (says http://127.0.0.1:1)")
+
+    monkeypatch.setattr(ask_module, "_fetch", nothing)
+    assert refusal("http://127.0.0.1:1", "jobs") == (
+        "http://127.0.0.1:1 does not serve external schedulers; start it with --esi"
+    )
 
 
 def test_definitions_can_be_piped_into_kubectl() -> None:

@@ -125,6 +125,28 @@ def test_an_application_fails_as_often_as_it_is_told_to() -> None:
     assert ends == [False, True]  # the second one never ran
 
 
+def test_first_runs_fail_as_the_layout_says() -> None:
+    world = small(JobLayout("j1", "10s", fails=["4s"]))
+    world.run(1_000)
+    world.put(plan("s", "j1", failurePolicy={"onFailure": "Retry", "retries": 1, "backoff": "1s"}))
+    world.run(60_000)
+    assert [success for _, _, success in seconds(world, "j1")] == [False, True]
+
+
+def test_capacity_is_held_by_ghosts_that_make_way_for_application_pods() -> None:
+    world = small()
+    world.edit("Testbed", "tb", {"spec": {"fairlead": {"holdCapacity": "pods"}}})
+    world.run(3_000)
+    assert [(ghost.node, ghost.phase) for ghost in world.ghosts()] == [("node-0", PodPhase.RUNNING)] * 2
+    world.put(plan("s", "j1"))
+    world.run(5_000)
+    assert len(world.ghosts()) == 1 and len(world.pods_of("j1")) == 1
+    world.run(20_000)
+    world.delete("Scheduling", "s")
+    world.run(5_000)
+    assert len(world.ghosts()) == 2
+
+
 def test_a_stuck_application_gets_no_pods_until_it_is_let_go() -> None:
     world = small()
     world.stall("j1")
@@ -303,6 +325,7 @@ WRONG = {
     "testbeds: [{name: t, nodes: 1}]\njobs: [{name: a, alone: 9s, beside: {b: 1s}}]": "there is no job 'b'",
     "testbeds: [{name: t, nodes: 1}]\njobs: [{name: a, alone: 9s, kind: Ray}]": "kind: is 'Ray'; give one of",
     "testbeds: [{name: t, nodes: 1, size: 1}]": "unknown key 'size'; known here: name, nodes",
+    "testbeds: [{name: t, nodes: 1}]\njobs: [{name: a, alone: 9s, fails: [often]}]": "fails[0]: is 'often'",
     "nodes: {cpu: many}": "nodes.cpu: ",
 }
 

@@ -26,6 +26,8 @@ T = TypeVar("T")
 TIMEOUT = 5.0
 LONG = 120.0
 """Seconds for what takes the scheduler some time where there are many nodes."""
+_NO_ROUTE = "Not Found "
+"""What a scheduler says of a path that it does not have."""
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 """Without proxies: they cannot know what listens on this machine's loopback."""
 
@@ -111,6 +113,10 @@ def esi(where: Where, path: str, token: str = "", method: str = "GET") -> Any:
     except NoAnswer as error:
         advice = "start `fairlead scheduler --esi`, or say where to ask with --server or --data-dir"
         raise CliError(f"nobody answers: {error}; {advice}") from None
+    except CliError as error:
+        if not str(error).startswith(_NO_ROUTE):
+            raise
+        raise CliError(f"{_server(where)} does not serve external schedulers; start it with --esi") from None
 
 
 # -- finding somebody --------------------------------------------------------------------------------

@@ -53,12 +53,14 @@ class TestbedLayout(Struct, frozen=True, rename="camel", forbid_unknown_fields=T
 
 
 class JobLayout(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """`alone` and `beside`: how long it runs, as 90s or 2h30m; `beside` by the name of the other job."""
+    """`alone` and `beside`: how long it runs, as 90s or 2h30m; `beside` by the name of the other job.
+    `fails`: after how long its first runs fail, one after the other."""
 
     name: str
     alone: str | int
     beside: dict[str, str | int] = {}
     kind: str = AppKind.SPARK.value
+    fails: list[str | int] = []
 
 
 class Layout(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -134,6 +136,9 @@ def _wrong_jobs(layout: Layout) -> Iterator[tuple[str, str]]:
             yield f"jobs[{i}].kind", f"is {shown(job.kind)}; give one of {', '.join(AppKind)}"
         if durations.duration(str(job.alone)) is None:
             yield f"jobs[{i}].alone", f"is {shown(job.alone)}; give 90s or 2h30m"
+        for number, length in enumerate(job.fails):
+            if durations.duration(str(length)) is None:
+                yield f"jobs[{i}].fails[{number}]", f"is {shown(length)}; give 90s or 2h30m"
         for other, length in job.beside.items():
             if other not in names:
                 yield f"jobs[{i}].beside.{other}", f"there is no job {other!r}; there are {', '.join(names)}"
@@ -164,6 +169,8 @@ def world(layout: Layout, now: int = 0) -> EsiWorld:
         made.put(_testbed(testbed))
     for job in layout.jobs:
         made.put(_job(job))
+        if job.fails:
+            made.fail(job.name, *(durations.duration(str(each)) or 0 for each in job.fails))
     return made
 
 
