@@ -252,7 +252,7 @@ def test_who_joins_a_running_group_is_decided_on_like_all_others(tmp_path: Path)
 
 
 def test_a_late_answer_is_no_plan_from_outside(tmp_path: Path):
-    """It was asked for once, and what it was asked about is past: the built-in policies have planned instead."""
+    """It was asked for once, and what it was asked about is past."""
     player = played(tmp_path, pod("a"), lambda _: [])
     player.run()
     engine = player.engine
