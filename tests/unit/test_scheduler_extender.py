@@ -325,6 +325,18 @@ def test_a_pod_that_gets_its_slot_late_is_roused_by_the_end_of_its_ghost():
     assert end == DeleteObject(ObjectRef("Pod", "default", "ghostpod-bed-on-n2-1", "ghost-n2-1"), 0)
 
 
+def test_what_kubelets_write_of_a_pod_in_a_slot_is_nothing_to_look_at():
+    cluster = Cluster()
+    pod = executor("e", "n2/1", node="n2")
+    cluster.see(pod)
+    esi = cluster.state.esi
+    for changes, matters in (({}, False), ({"phase": PodPhase.RUNNING}, True), ({"started": True}, False)):
+        esi.dirty = False
+        pod = structs.replace(pod, version=pod.version + 1, **changes)
+        cluster.see(pod)
+        assert esi.dirty is matters, changes
+
+
 def test_RA8_a_slot_lost_and_another_found_is_written_down_anew():
     cluster = Cluster()
     pod = noted(executor("e", "n2/1", "n1/0"), "n2/1")
