@@ -5,6 +5,8 @@ operator is needed; KWOK lets their pods run for as long as they say.
 """
 
 import json
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,8 @@ import yaml
 from esi_live import slots_of
 
 from fairlead.localcluster import Cluster
-from live import Kubectl, Scheduler, data_folder, until
+from fairlead.runtime import address
+from live import DIRECT, Kubectl, Scheduler, data_folder, until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -435,9 +438,36 @@ def test_a_queue_runs_in_turn_though_the_scheduler_is_killed(
     lab.wait("sched", "t", "CompletedState")
 
 
+def test_RA4_whoever_may_edit_a_namespace_may_use_the_interface_there(
+    lab: Lab, served: tuple[Cluster, Scheduler]
+) -> None:
+    """By the roles of deploy/esi.yaml; Fairlead's own account may ask the cluster who it is, and no more."""
+    kubectl = lab.kubectl
+    kubectl("create", "serviceaccount", "brain")
+    kubectl("create", "rolebinding", "brain", "--clusterrole=edit", f"--serviceaccount={lab.name}:brain")
+    token = kubectl("create", "token", "brain").strip()
+    found = address.read(served[1].data)
+    assert found is not None
+
+    def answer(namespace: str, token: str) -> int:
+        url = f"{found.url}/external/jobs?namespace={namespace}"
+        request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"})
+        try:
+            with DIRECT.open(request, timeout=30) as opened:
+                return opened.status
+        except urllib.error.HTTPError as error:
+            return error.code
+
+    until(lambda: answer(lab.name, token) == 200, "the right to be known", pause=0.5)
+    assert answer("default", token) == 403
+    assert answer(lab.name, "wrong") == 401
+    who = f"--as=system:serviceaccount:{lab.name}:brain"
+    assert kubectl("auth", "can-i", "create", "schedulings", who).strip() == "yes"
+
+
 def test_RA4_nothing_was_forbidden_to_the_account_of_deploy(served: tuple[Cluster, Scheduler]) -> None:
     """All of the above was done with deploy/rbac.yaml and deploy/esi.yaml."""
-    assert "forbidden" not in served[1].log
+    assert "forbidden: " not in served[1].log
     refused = [line for line in served[1].log.splitlines() if "a write was refused" in line]
     known = ("the cluster does not know SparkApplication", "there is a Job")
     assert len(refused) == 2 and all(any(words in line for words in known) for line in refused)
