@@ -98,6 +98,8 @@ def _dissolve(state: State, uid: str) -> None:
 def _look_at(state: State, uid: str) -> None:
     """A pod has changed: does it want a slot, and may it keep the one that it has?"""
     esi, pod = state.esi, state.pods.get(uid)
+    for each in esi.tables.values():
+        each.waiting.pop(uid, None)
     home = esi.find("Testbed", home_of(pod))
     held = state.inventory.held.get(uid)
     place = esi.places.get(uid)
@@ -122,24 +124,27 @@ def _look_at(state: State, uid: str) -> None:
 def _assign(state: State, table: SlotTable) -> None:
     """The first free slot that it may use for each who waits for one: first for those of whom it was written
     down (`control.esi.noting`), then in order of arrival."""
-    esi = state.esi
-    pods = [pod for uid in table.waiting if (pod := state.pods.get(uid)) is not None]
-    table.waiting.clear()
+    pods: list[Pod] = []
+    for uid, slots in table.waiting.items():
+        pod = state.pods[uid]
+        if slots is None:
+            slots = table.waiting[uid] = _usable(table, pod)
+        for slot in slots:
+            if slot.state is SlotState.FREE:
+                pods.append(pod)
+                break
     for pod in sorted(pods, key=lambda pod: (SLOT not in pod.annotations, pod.created, pod.name, pod.uid)):
-        if esi.find("Testbed", home_of(pod)) != table.testbed or not wants(state, pod):
-            continue
-        slot = None if too_big(table, pod) else _first(state, table, pod)
-        if slot is None:
-            table.waiting[pod.uid] = None
-        else:
-            slot.state, slot.pod = SlotState.RESERVED, pod.uid
-            seat(state, pod.uid, Place(table.testbed, slot.key))
-            note_start(state, slot)
+        for slot in (table.waiting[pod.uid] or ()) if wants(state, pod) else ():
+            if slot.state is SlotState.FREE and not unusable(state, table, slot, pod):
+                slot.state, slot.pod = SlotState.RESERVED, pod.uid
+                seat(state, pod.uid, Place(table.testbed, slot.key))
+                note_start(state, slot)
+                break
 
 
-def _first(state: State, table: SlotTable, pod: Pod) -> Slot | None:
+def _usable(table: SlotTable, pod: Pod) -> tuple[Slot, ...]:
+    """Where it may go, in the order in which it is to be tried."""
+    if too_big(table, pod):
+        return ()
     written = pod.annotations.get(SLOT)
-    for slot in sorted(allowed(table, pod), key=lambda slot: slot.key != written):
-        if slot.state is SlotState.FREE and not unusable(state, table, slot, pod):
-            return slot
-    return None
+    return tuple(sorted(allowed(table, pod), key=lambda slot: slot.key != written))

@@ -62,8 +62,9 @@ class SlotTable:
         """Node -> what is wrong with it."""
         self.by_node: dict[str, list[Slot]] = {}
         """Node -> its slots by index, of members and of nodes that were."""
-        self.waiting: dict[str, None] = {}
-        """Pods that want a slot and have none (`core.esi.slots`); in no order."""
+        self.waiting: dict[str, tuple[Slot, ...] | None] = {}
+        """Pods that want a slot and have none, in no order, and which they may use; None if that is to be
+        read from them (`core.esi.slots`)."""
 
     def at(self, position: int) -> Slot | None:
         """The slot of this number, None if there is none."""
