@@ -101,23 +101,37 @@ def scheduler(
         "grpc": grpc,
         "grpc_allow_remote": grpc_allow_remote,
         "audit_interval": seconds("--audit-interval", audit_interval) if audit_interval != "0" else 0.0,
-        "leader_elect": leader_elect,
-        "lease_duration": seconds("--lease-duration", lease_duration),
-        "renew_deadline": seconds("--renew-deadline", renew_deadline),
-        "retry_period": seconds("--retry-period", retry_period),
-        "lease_name": lease_name,
-        "lease_namespace": lease_namespace,
         "also_listen": ports("--also-listen", also_listen),
+        "leader_elect": leader_elect,
+        **_lease(lease_name, lease_namespace, lease_duration, renew_deadline, retry_period),
     }
-    external = {
-        "binder": one_of("--esi-binder", esi_binder, BINDERS),
-        "namespace": esi_namespace,
-        "insecure": insecure_esi,
-        "old_gets": esi_old_gets,
-    }
-    if not esi and (insecure_esi or esi_old_gets or esi_binder != BINDERS[0]):
-        raise CliError("--insecure-esi, --esi-old-gets and --esi-binder belong to --esi: add it")
+    external = _external(esi, esi_binder, esi_namespace, insecure_esi, esi_old_gets)
     app = importlib.import_module("fairlead.app")
-    if esi:
+    if external is not None:
         given["esi"] = app.EsiOptions(**external)
     app.run(app.Options(**given))
+
+
+def _lease(name: str, namespace: str, lease: str, renewal: str, pause: str) -> dict[str, str | float]:
+    return {
+        "lease_name": name,
+        "lease_namespace": namespace,
+        "lease_duration": seconds("--lease-duration", lease),
+        "renew_deadline": seconds("--renew-deadline", renewal),
+        "retry_period": seconds("--retry-period", pause),
+    }
+
+
+def _external(
+    esi: bool, binder: str, namespace: str, insecure: bool, old_gets: bool
+) -> dict[str, object] | None:
+    """What is to be known of external schedulers; None if they are not served."""
+    found: dict[str, object] = {
+        "binder": one_of("--esi-binder", binder, BINDERS),
+        "namespace": namespace,
+        "insecure": insecure,
+        "old_gets": old_gets,
+    }
+    if not esi and (insecure or old_gets or binder != BINDERS[0]):
+        raise CliError("--insecure-esi, --esi-old-gets and --esi-binder belong to --esi: add it")
+    return found if esi else None
