@@ -135,7 +135,8 @@ def parts(esi: Esi, given: argparse.Namespace) -> list[Part]:
 def main() -> int:
     given = options()
     esi = Esi(given.url, given.token, given.namespace)
-    signal.signal(signal.SIGTERM, interrupted)
+    for number in (signal.SIGINT, signal.SIGTERM):  # also where a shell in the background ignores the first
+        signal.signal(number, interrupted)
     running = [] if given.just_print else parts(esi, given)
     try:
         for part in running:

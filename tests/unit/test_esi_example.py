@@ -10,7 +10,7 @@ import threading
 from collections.abc import AsyncIterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -82,13 +82,14 @@ async def test_what_is_measured_is_what_the_company_costs() -> None:
         assert mean.samples == 1 and mean.seconds == pytest.approx(85, abs=1)
 
 
-async def test_what_was_posted_is_deleted_when_it_is_interrupted() -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_what_was_posted_is_deleted_when_it_is_interrupted(number: signal.Signals) -> None:
     async with simulated(speed=10) as simulation:
         process = await run(simulation.url, "-p", "profiler-slots", "-s", "scheduler-slots")
         async with asyncio.timeout(PATIENCE):
             while len(schedulings(simulation)) < 2:
                 await asyncio.sleep(0.01)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         code, _, err = await ended(process)
         assert (code, err) == (130, "")
         assert not schedulings(simulation)
@@ -105,6 +106,7 @@ async def test_a_scheduling_that_fails_is_told_and_deleted_and_the_next_one_trie
 def test_who_fails_again_and_again_gives_up(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     monkeypatch.setattr(scheduler, "ERRORS", 1)
     monkeypatch.setattr(sys, "argv", ["scheduler.py", "http://127.0.0.1:9", "-s", "scheduler-slots"])
+    monkeypatch.setattr(scheduler.signal, "signal", lambda *_: None)
     assert scheduler.main() == 1
     assert "http://127.0.0.1:9 does not answer" in capsys.readouterr().err
 
@@ -137,6 +139,37 @@ def test_where_there_is_no_stream_of_events_it_asks_again(monkeypatch: pytest.Mo
         esi = esi_client.Esi(f"http://127.0.0.1:{server.server_port}")
         assert esi.wait("schedulings", "s", profiler.completed, PATIENCE)["state"] == "CompletedState"
         assert Old.looks == 3
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+class Broken(BaseHTTPRequestHandler):
+    """A stream of events that breaks off after each one, and goes on where the client says it was."""
+
+    heard: ClassVar[list[str | None]] = []
+
+    def do_GET(self) -> None:
+        last = self.headers["Last-Event-ID"]
+        self.heard.append(last)
+        state = "CompletedState" if last == "8" else "ConfirmationState"
+        event = {"action": "MODIFIED", "resource": {"name": "s", "state": state}}
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"id: %d\ndata: %b\n\n" % (8 if last == "7" else 7, json.dumps(event).encode()))
+
+    def log_message(self, *_: object) -> None:
+        """Nothing: tests read stderr."""
+
+
+def test_a_stream_that_breaks_off_is_resumed_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(esi_client.time, "sleep", lambda _: None)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Broken)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        esi = esi_client.Esi(f"http://127.0.0.1:{server.server_port}")
+        assert esi.wait("schedulings", "s", profiler.completed, PATIENCE)["state"] == "CompletedState"
+        assert Broken.heard == [None, "7", "8"]
     finally:
         server.shutdown()
         server.server_close()
