@@ -127,7 +127,7 @@ def retries(scheduling: Scheduling | None, status: BatchJobStatus) -> bool:
 def backoff(scheduling: Scheduling | None, attempts: int) -> int:
     """Milliseconds until the next attempt after so many failed ones."""
     first = parsed(policy_of(scheduling).backoff) or _BACKOFF
-    return min(first << min(attempts - 1, 16), _LONGEST_BACKOFF)
+    return min(first << max(min(attempts - 1, 16), 0), _LONGEST_BACKOFF)
 
 
 def longest_wait(scheduling: Scheduling) -> int:
@@ -171,6 +171,10 @@ def wrong(scheduling: Scheduling) -> str:
             return f"spec: {ref} is in another namespace: jobs and Testbed must be in {scheduling.namespace}"
     if spec.slot_based is not None and len(spec.slot_based.jobs) != len(jobs_of(scheduling)):
         return "spec.slotBased.jobs: a job is named twice"
+    for each in spec.slot_based.jobs if spec.slot_based is not None else ():
+        if not each.slot_ids or len(frozenset(each.slot_ids)) < len(each.slot_ids):
+            name = each.name.name
+            return f"spec.slotBased.jobs: slotIds of job {name}: write each slot once, and at least one"
     for name, text in (
         ("maxWait", spec.fairlead.max_wait),
         ("failurePolicy.backoff", policy_of(scheduling).backoff),
