@@ -7,7 +7,9 @@ import pytest
 from msgspec import structs
 
 from esi_yard import (
+    LABEL,
     POD,
+    bed,
     comes,
     conditions,
     ids,
@@ -315,6 +317,33 @@ def test_nothing_is_created_before_the_assignment_is_seen():
         and '"places":["n0/0"]' in command.body
     ]
     assert wrote and wrote[0] < at
+
+
+def test_slots_that_go_before_anything_has_started_are_replaced():
+    world = yard(jobs="")
+    world.put(spark("j1", driver={"serviceAccount": "nobody"}))
+    queue(world, "s", "j1")
+    comes(world, "BatchJob", "j1", "SubmittedState")
+    assert world.job("j1").places == ["n0/0"]
+    world.label_node("n0", {LABEL: None})
+    until(world, lambda: world.job("j1").places == ["n1/0"])
+    world.delete("Testbed", "tb")
+    comes(world, "BatchJob", "j1", "InQueueState")
+    world.account("nobody")
+    world.put(bed())
+    comes(world, "BatchJob", "j1", "RunningState")
+
+
+def test_nothing_moves_while_this_process_does_not_lead():
+    world = yard(j1=5)
+    world.store_down()
+    world.run(100)
+    queue(world, "s", "j1", release=True)
+    world.run(5_000)
+    assert state_of(world, "BatchJob", "j1") == "ReadyState"
+    assert state_of(world, "Scheduling", "s") == "InitialState"
+    world.store_up()
+    comes(world, "Scheduling", "s", "FinishedState")
 
 
 @pytest.mark.parametrize("state", [each for each in PATH if each != "ReadyState"])

@@ -60,10 +60,18 @@ def why_wrong(round: Round, job: BatchJob) -> str:
 def verdict(round: Round, job: BatchJob) -> Verdict:
     """Specs are long: each is read once."""
     found = round.esi.verdicts.get(job.uid)
-    if found is None or found.job is not job:
+    if found is None or not (found.job is job or _runs_alike(found.job, job)):
         found = Verdict(job, job.problem or apps.why_not(job), apps.account(job))
         round.esi.verdicts[job.uid] = found
     return found
+
+
+def _runs_alike(one: BatchJob, other: BatchJob) -> bool:
+    """Whether they say the same of the application: claims move a spec, too."""
+    a, b = one.spec, other.spec
+    if a is None or b is None or one.problem != other.problem:
+        return False
+    return (a.spark_spec, a.flink_spec, a.fairlead) == (b.spark_spec, b.flink_spec, b.fairlead)
 
 
 def stray(run: Run) -> bool:
