@@ -1,11 +1,14 @@
 """Plans from outside: each start is verified by itself, each refusal says why, nobody else is concerned."""
 
+import asyncio
 from collections.abc import Callable
 
 import pytest
 from msgspec import structs
 
+from fairlead.control import RECONCILERS
 from fairlead.control.esi.placing import PAUSE
+from fairlead.core.engine import Engine
 from fairlead.core.invariants import check
 from fairlead.core.state import State
 from fairlead.core.story import explain
@@ -15,8 +18,16 @@ from fairlead.model.group import Phase, Reason
 from fairlead.model.node import Taint
 from fairlead.model.plan import Placement, Plan, Start, Wait
 from fairlead.model.pod import PodPhase, Shape
+from fairlead.model.record import Change
 from fairlead.model.rules import PodTerm, Rules
 from fairlead.model.selector import Expression, Operator
+from fairlead.runtime.checkpoint import Restored
+from fairlead.runtime.decisions import Decisions
+from fairlead.runtime.inbox import Queue
+from fairlead.runtime.planner import Planner
+from fairlead.runtime.replay import Replay, Replayer
+from fairlead.runtime.segments import Decoder, Encoder
+from fairlead.runtime.shared import Shared
 from fairlead.sim.esi_world import EsiWorld
 from slotted import LABEL, bed_of, free, ghost, group, plain, requests, slotted, states, words, world
 
@@ -265,3 +276,55 @@ def test_nothing_is_submitted_while_the_store_does_not_answer() -> None:
     assert sorted(each.group for plan in made.submitted[1:] for each in plan.decisions) == [
         "pod:b#0", "pod:c#0",
     ]  # fmt: skip
+
+
+# -- what is recorded, and the live port -------------------------------------------------------------
+
+
+def test_submitted_plans_are_recorded_whole_and_a_replay_comes_to_the_same_slots() -> None:
+    made = world()
+    for number in range(6):
+        made.pod(slotted(f"p{number}", ids="0_1_2_3"), run_time=2_000)
+    made.pod(plain("ordinary", 300))
+    made.run(20_000)
+    encoder, decoder = Encoder(), Decoder(Shared())
+    for batch in made.batches:
+        encoder.add(batch)
+    chunk = encoder.cut()
+    assert chunk is not None
+    decoder.know(chunk.specs)
+    found, engine = Replay(), Engine(made.settings, RECONCILERS)
+    replayer = Replayer(found, Restored(engine, {}), exact=True)
+    for number, batch in enumerate(decoder.batches(chunk.packed())):
+        replayer.batch(batch, str(number))
+    replayer.close()
+    submitted = [each for _, each in made.log if isinstance(each, cmd.Submit)]
+    assert (found.outside, found.wrong, found.unanswered) == (len(submitted), 0, 0)
+    assert engine.state.inventory.held == made.engine.state.inventory.held
+    assert {uid: pod.node for uid, pod in engine.state.pods.items()} == {
+        uid: pod.node for uid, pod in made.pods.items()
+    }
+
+
+async def test_the_live_planner_lets_a_submitted_plan_enter_at_once() -> None:
+    inbox, planner = Queue(), Planner()
+    plan = Plan("esi-1-1", 0, 1, "esi", ())
+    running = asyncio.create_task(planner.run(inbox))
+    await asyncio.sleep(0)
+    planner.perform([cmd.Submit(plan)])
+    assert await inbox.take() == [ev.PlanProposed(plan)]
+    running.cancel()
+
+
+def test_a_refused_plan_is_a_row_of_the_ledger_that_says_why() -> None:
+    made = held()
+    rows: list[Change] = []
+    decisions = Decisions(
+        "fairlead", lambda part: rows.extend(part.changes) or True, lambda: made.engine.last_stale
+    )
+    plan = Plan("theirs-1", 0, made.now, "theirs", (start("a", "n1"), start("b", "n1")))
+    events = [ev.Tick(made.now), ev.PlanProposed(plan)]
+    decisions.batch(events, made.engine.learn(events), 0.0)
+    (row,) = [row for row in rows if row.object == "Plan"]
+    assert row.reason == "the slot of pod a is n0/0, not on n1"
+    assert row.extra is not None and (row.extra["source"], row.extra["granted"]) == ("theirs", 1)
