@@ -5,13 +5,16 @@ from msgspec import structs
 
 from auditing import differences, listings
 from fairlead.core.dump import dump
+from fairlead.core.esi.numbering import lay_out
 from fairlead.core.esi.slots import free_of
+from fairlead.core.esi.table import Slot
+from fairlead.core.state import State
 from fairlead.core.story import explain
 from fairlead.core.views import queue_page, queues_page
 from fairlead.model import command as cmd
 from fairlead.model import event as ev
 from fairlead.model.dump import Holds
-from fairlead.model.esi import ID_LABEL, NODE_LABEL, SLOT, SlotState
+from fairlead.model.esi import ID_LABEL, NODE_LABEL, SLOT, SlotState, Testbed
 from fairlead.model.group import Phase
 from fairlead.model.pod import PodPhase
 from fairlead.model.settings import SLOT_QUEUE
@@ -437,3 +440,22 @@ def test_a_hold_that_is_wrong_is_found_by_an_audit_and_put_right() -> None:
     made.run(0)
     made.look()
     assert differences(state, listings(made)) == [] and free(made, "n0") == 800
+
+
+def test_a_mistake_of_ours_about_slots_is_remembered_and_everybody_else_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def trip(state: State, testbed: Testbed) -> list[Slot]:
+        return lay_out(state, testbed) if testbed.name == "tb" else 1 // 0
+
+    made = world()
+    monkeypatch.setattr("fairlead.core.esi.slots.lay_out", trip)
+    made.put(bed_of("broken"))
+    made.pod(plain("ordinary", 300))
+    made.run(1_000)
+    poison = made.engine.state.poisoned["Slots"]
+    assert poison.kind == "Testbed" and "ZeroDivisionError" in poison.text
+    assert made.pods["ordinary"].node
+    made.pod(slotted("a", ids="0"))
+    made.run(1_000)
+    assert states(made)["n0/0"] == "OCCUPIED a"
