@@ -25,8 +25,9 @@ from msgspec import structs
 from fairlead.control.esi import apps
 from fairlead.control.esi import jobs as ask
 from fairlead.control.esi.jobs import Run
-from fairlead.control.esi.terms import ACTIVE, STARTED, Round, backoff, later
+from fairlead.control.esi.terms import ACTIVE, Round, backoff, later
 from fairlead.control.esi.writing import asks, create, delete, forget
+from fairlead.core.esi.table import STARTED
 from fairlead.model.application import APP_KINDS
 from fairlead.model.batchjob import BatchJobStatus, JobCondition, JobState, ScheduledEvent
 from fairlead.model.command import ObjectRef

@@ -8,7 +8,8 @@ which place it has is in `Round.waiting`. Must not start anything.
 
 from msgspec import structs
 
-from fairlead.control.esi.terms import OVER, STARTED, Round, names
+from fairlead.control.esi.terms import OVER, Round, names
+from fairlead.core.esi.table import STARTED
 from fairlead.model.batchjob import BatchJob, BatchJobStatus, JobState
 from fairlead.model.esi import Ref
 from fairlead.model.scheduling import Scheduling, SchedulingState

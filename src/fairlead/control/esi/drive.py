@@ -63,4 +63,5 @@ def _take_over(state: State) -> None:
     esi.sent.clear()
     for things in (esi.testbeds, esi.jobs, esi.schedulings):
         for uid, thing in things.items():
+            esi.taken_back(esi.status.get(uid), thing.status)
             esi.status[uid] = thing.status

@@ -26,7 +26,6 @@ from fairlead.control.esi import showing, strategy
 from fairlead.control.esi.claims import durable
 from fairlead.control.esi.terms import (
     ACTIVE,
-    STARTED,
     Round,
     jobs_of,
     longest_wait,
@@ -36,7 +35,7 @@ from fairlead.control.esi.terms import (
     wrong,
 )
 from fairlead.control.esi.writing import announce
-from fairlead.core.esi.table import SlotTable
+from fairlead.core.esi.table import STARTED, SlotTable
 from fairlead.model.batchjob import BatchJobStatus, JobState
 from fairlead.model.esi import Ref, SlotState
 from fairlead.model.group import Why

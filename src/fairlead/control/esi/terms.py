@@ -9,17 +9,13 @@ from collections.abc import Sequence
 
 from fairlead.core.durations import duration as parsed
 from fairlead.core.durations import instant, rfc3339
-from fairlead.core.esi.table import Status
+from fairlead.core.esi.table import TAKING, Status
 from fairlead.core.state import State
-from fairlead.model.batchjob import BatchJob, BatchJobStatus, JobState
+from fairlead.model.batchjob import BatchJob, BatchJobStatus
 from fairlead.model.command import Command, ObjectRef
 from fairlead.model.esi import Ref, Testbed
 from fairlead.model.scheduling import FailurePolicy, OnFailure, Scheduling, SchedulingState
 
-STARTED = (JobState.SUBMITTED, JobState.SCHEDULED, JobState.RUNNING)
-"""Its application is to be there, and has not ended."""
-TAKING = (JobState.IN_QUEUE, *STARTED, JobState.PENDING_DELETION)
-"""If slots are assigned to it, nobody else gets them, whether or not pods are there (yet, or still)."""
 ACTIVE = (SchedulingState.CONFIRMATION, SchedulingState.SUBMISSION, SchedulingState.AWAITING_COMPLETION)
 CLAIMING = (*ACTIVE, SchedulingState.COMPLETED)
 OVER = (SchedulingState.FAILED, SchedulingState.FINISHED, SchedulingState.ERROR)
@@ -88,8 +84,10 @@ class Round:
 
     def set(self, uid: str, status: Status) -> None:
         """Let this be the object's status."""
-        if self.esi.status.get(uid) != status:
+        old = self.esi.status.get(uid)
+        if old != status:
             self.esi.status[uid] = status
+            self.esi.taken_back(old, status)
             self.moved = True
 
     def again(self, at: int) -> None:

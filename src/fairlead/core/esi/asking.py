@@ -4,10 +4,10 @@ Called by `core.esi.slots` and `core.verify`, and for people by `core.groups` an
 and annotations; must not change anything.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from fairlead.core.esi.feed import home_of, is_ghost
-from fairlead.core.esi.table import Slot, SlotTable
+from fairlead.core.esi.feed import home_of, is_ghost, made_for
+from fairlead.core.esi.table import Esi, Slot, SlotTable
 from fairlead.core.explain import amounts_text
 from fairlead.core.labels import constraints
 from fairlead.core.live import Group
@@ -98,6 +98,19 @@ def unusable(state: State, table: SlotTable, slot: Slot, pod: Pod) -> str:
     return ""
 
 
+def somebody_elses(esi: Esi, given: Mapping[str, str], slot: Slot, pod: Pod) -> str:
+    """The uid of the BatchJob that the slot is assigned to (`Esi.given`), if the pod is none of its; else "".
+
+    An operator that does not pass annotations on names the application in a label.
+    """
+    job = esi.jobs.get(given.get(slot.key, ""))
+    if job is None:
+        return ""
+    makers = made_for(pod)
+    his = job.uid in makers or esi.job_status(job.uid).application in makers
+    return "" if his or (not makers and job.name in pod.labels.values()) else job.uid
+
+
 # -- words -------------------------------------------------------------------------------------------
 
 
@@ -133,6 +146,10 @@ def why(state: State, pod: Pod) -> str:
     if not slots:
         return f"none of the slots that it may use exists in testbed {ref}"
     free = [slot for slot in slots if slot.state is SlotState.FREE]
+    given = esi.given(table.testbed) if free else {}
+    job = esi.jobs.get(somebody_elses(esi, given, free[0], pod)) if free else None
+    if job is not None:
+        return f"slot {free[0].key} of testbed {table.ref.name} is assigned to BatchJob {job.ref}"
     if free and (text := unusable(state, table, free[0], pod)):
         return f"it may not use slot {free[0].key} of testbed {ref.name if ref else ''}: {text}"
     more = f" and {len(slots) - _NAMED} more" if len(slots) > _NAMED else ""

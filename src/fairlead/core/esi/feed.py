@@ -104,7 +104,7 @@ def pod_changed(state: State, old: Pod | None, new: Pod | None) -> None:
 
 def _of_application(state: State, old: Pod | None, new: Pod | None) -> None:
     """Keep up which pods an application has, also those that want no slot."""
-    was, now = _made_for(old), _made_for(new)
+    was, now = made_for(old), made_for(new)
     if was == now and (now == () or _lives(old) == _lives(new)):
         return
     esi = state.esi
@@ -120,7 +120,7 @@ def _of_application(state: State, old: Pod | None, new: Pod | None) -> None:
         esi.pods_of.setdefault(uid, {})[pod] = None
 
 
-def _made_for(pod: Pod | None) -> tuple[str, ...]:
+def made_for(pod: Pod | None) -> tuple[str, ...]:
     """The uids of the BatchJob that the pod names and of the application that controls it."""
     if pod is None:
         return ()
@@ -206,7 +206,7 @@ def _forget(state: State, uid: str) -> None:
             tag = tag_of(cast("Testbed", thing))
             del esi.names[tag, thing.namespace, thing.name]
             esi.failures.pop((_kind(tag), thing.namespace, thing.name), None)
-    esi.status.pop(uid, None)
+    esi.taken_back(esi.status.pop(uid, None), None)
     esi.verdicts.pop(uid, None)
     for key in [key for key in esi.sent if key[0] == uid]:
         del esi.sent[key]

@@ -8,7 +8,7 @@ not decide who gets a slot.
 from typing import NamedTuple
 
 from fairlead.model.application import Account, Application
-from fairlead.model.batchjob import BatchJob, BatchJobStatus
+from fairlead.model.batchjob import BatchJob, BatchJobStatus, JobState
 from fairlead.model.esi import Ref, SlotState, Testbed, TestbedStatus
 from fairlead.model.event import ObjectFailed
 from fairlead.model.pod import Amounts
@@ -16,6 +16,10 @@ from fairlead.model.scheduling import Scheduling, SchedulingStatus
 
 Thing = Testbed | BatchJob | Scheduling | Application | Account
 Status = TestbedStatus | BatchJobStatus | SchedulingStatus
+STARTED = (JobState.SUBMITTED, JobState.SCHEDULED, JobState.RUNNING)
+"""The application of a BatchJob in these states is to be there, and has not ended."""
+TAKING = (JobState.IN_QUEUE, *STARTED, JobState.PENDING_DELETION)
+"""If slots are assigned to it, nobody else gets them, whether or not pods are there (yet, or still)."""
 
 
 class Slot:
@@ -158,6 +162,24 @@ class Esi:
         self.looked[pod] = None
         self.stir(before)
         self.stir(after)
+
+    def given(self, testbed: str) -> dict[str, str]:
+        """The slots of the Testbed that are assigned to BatchJobs -> the uid of the job."""
+        found: dict[str, str] = {}
+        for uid in self.jobs:
+            status = self.job_status(uid)
+            if status.places and status.state in TAKING and self.find("Testbed", status.slots) == testbed:
+                found.update(dict.fromkeys(status.places, uid))
+        return found
+
+    def taken_back(self, old: Status | None, new: Status | None) -> None:
+        """The status of an object has changed: others may have the slots that it gives back."""
+        if not isinstance(old, BatchJobStatus) or not old.places or old.state not in TAKING:
+            return
+        kept = isinstance(new, BatchJobStatus) and new.state in TAKING and new.places == old.places
+        testbed = self.find("Testbed", old.slots)
+        if not kept and testbed in self.tables:
+            self.seeking[testbed] = None
 
     @property
     def unsettled(self) -> bool:
