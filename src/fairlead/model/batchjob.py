@@ -29,8 +29,8 @@ class CreationRequest(Struct, frozen=True, rename="camel"):
 
 class BatchJobOptions(Struct, frozen=True, rename="camel", omit_defaults=True):
     """Exactly one of `sparkSpec`, `flinkSpec` and the three specs here. `flinkKind` says what becomes of a
-    `flinkSpec`: a FlinkDeployment of the Apache operator, or a FlinkCluster of the older one. A `flinkSpec` is
-    only about the job: the other three say what it runs on; "" = see docs/applications.md."""
+    `flinkSpec`: a FlinkDeployment of the Apache operator, or a FlinkCluster of the older one. A `flinkSpec`
+    is only about the job: the other three say what it runs on; "" = see docs/applications.md."""
 
     flink_deployment_spec: dict[str, Any] | None = None
     job_spec: dict[str, Any] | None = None
