@@ -115,18 +115,13 @@ def _of_testbed(run: Round, scheduling: Scheduling, ahead: list[Scheduling], fou
         found.lasting.append(f"Testbed {name} {'does not exist' if testbed is None else 'is being deleted'}")
         return
     alone = _alone(scheduling)
-    for other in users(run, testbed.ref):
+    for other in run.users(testbed.ref):
         if other.uid != scheduling.uid and (alone or _alone(other)):
             whose = "which has it alone" if _alone(other) else "and it is to be used alone"
             found.passing.append(f"Testbed {name} is used by Scheduling {other.ref}, {whose}")
     for other in ahead:
         if other.testbed == scheduling.testbed and (alone or _alone(other)):
             found.passing.append(f"Testbed {name} is wanted by Scheduling {other.ref}, which came before")
-
-
-def users(run: Round, testbed: Ref) -> list[Scheduling]:
-    """The Schedulings that have claims on this Testbed, first come first."""
-    return [each for each in run.order if each.testbed == testbed and run.owned.get(each.uid)]
 
 
 def _alone(scheduling: Scheduling) -> bool:

@@ -91,14 +91,9 @@ class Run:
         table = self.table
         if table is None:
             return []
-        taken = self.round.taken.get(table.testbed, {})
-        kept = self.round.kept.get(table.testbed, {})
+        free, kept = self.round.free(table), self.round.kept.get(table.testbed, {})
         own = self.scheduling.uid
-        return [
-            number
-            for number, key in enumerate(table.order)
-            if table.slots[key].state is SlotState.FREE and key not in taken and kept.get(number, own) == own
-        ]
+        return [number for number in free if kept.get(number, own) == own] if kept else free
 
 
 # -- questions -----------------------------------------------------------------------------------------
@@ -289,7 +284,7 @@ def _submit(run: Run) -> SchedulingStatus:
         )
         run.owned[choice.job] = status
         run.round.set(job.uid, status)
-        run.round.taken.setdefault(table.testbed, {}).update(dict.fromkeys(places))
+        run.round.take(table, places)
     return run.status
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from fairlead.control.esi import strategy
-from fairlead.control.esi.claims import durable, users, waits_for
+from fairlead.control.esi.claims import durable, waits_for
 from fairlead.control.esi.terms import ACTIVE, Round, names, wrong
 from fairlead.control.esi.writing import announce
 from fairlead.model.batchjob import JobState
@@ -172,9 +172,7 @@ def _acquiring(run: "Run") -> list[SchedulingCondition]:
     owned = run.owned
     waits, _ = run.round.waiting.get(run.scheduling.uid, ("", 0))
     testbed = run.esi.testbed(run.scheduling.testbed)
-    used = testbed is not None and any(
-        each.uid == run.scheduling.uid for each in users(run.round, testbed.ref)
-    )
+    used = testbed is not None and bool(run.round.owned.get(run.scheduling.uid))
     queued = {ref: ref in owned and owned[ref].state is not JobState.READY for ref in run.jobs}
     claims = _of_jobs("AWAIT_JOBS_ACQUIRED", {ref: ref in owned for ref in run.jobs})
     return [

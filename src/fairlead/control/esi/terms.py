@@ -9,11 +9,11 @@ from collections.abc import Sequence
 
 from fairlead.core.durations import duration as parsed
 from fairlead.core.durations import instant, rfc3339
-from fairlead.core.esi.table import TAKING, Status
+from fairlead.core.esi.table import TAKING, SlotTable, Status
 from fairlead.core.state import State
 from fairlead.model.batchjob import BatchJob, BatchJobStatus
 from fairlead.model.command import Command, ObjectRef
-from fairlead.model.esi import Ref, Testbed
+from fairlead.model.esi import Ref, SlotState, Testbed
 from fairlead.model.scheduling import FailurePolicy, OnFailure, Scheduling, SchedulingState
 
 ACTIVE = (SchedulingState.CONFIRMATION, SchedulingState.SUBMISSION, SchedulingState.AWAITING_COMPLETION)
@@ -41,6 +41,8 @@ class Round:
         """Testbed uid -> free numbers that a Scheduling waits for, and its uid: not for those after it."""
         self.waiting: dict[str, tuple[str, int]] = {}
         """Scheduling uid -> what it waits for before it gets its claims, and its place among who waits."""
+        self._users: dict[Ref, list[Scheduling]] | None = None
+        self._free: dict[str, list[int]] = {}
         self._jobs: dict[str, dict[Ref, None]] = {}
         self._whole: dict[str, bool] = {}
         self.look()
@@ -48,6 +50,7 @@ class Round:
     def look(self) -> None:
         """Count anew who has claimed what, and which slots are given away."""
         self.owned, self.taken, self.kept, self._whole = {}, {}, {}, {}
+        self._users, self._free = None, {}
         for uid, job in self.esi.jobs.items():
             status = self.esi.job_status(uid)
             if status.places and status.state in TAKING:
@@ -81,6 +84,34 @@ class Round:
         """The claim on the job is the Scheduling's from now on."""
         self.owned.setdefault(scheduling.uid, {})[job.ref] = job
         self._whole.pop(scheduling.uid, None)
+        self._users = None
+
+    def users(self, testbed: Ref) -> list[Scheduling]:
+        """The Schedulings that have claims on this Testbed, first come first."""
+        if self._users is None:
+            self._users = {}
+            for each in self.order:
+                if each.testbed is not None and self.owned.get(each.uid):
+                    self._users.setdefault(each.testbed, []).append(each)
+        return self._users.get(testbed, [])
+
+    def free(self, table: SlotTable) -> list[int]:
+        """The numbers of the slots that are free and given to no job."""
+        found = self._free.get(table.testbed)
+        if found is None:
+            taken, slots = self.taken.get(table.testbed, {}), table.slots
+            found = [
+                number
+                for number, key in enumerate(table.order)
+                if slots[key].state is SlotState.FREE and key not in taken
+            ]
+            self._free[table.testbed] = found
+        return found
+
+    def take(self, table: SlotTable, keys: Sequence[str]) -> None:
+        """These slots are given to a job."""
+        self.taken.setdefault(table.testbed, {}).update(dict.fromkeys(keys))
+        self._free.pop(table.testbed, None)
 
     def set(self, uid: str, status: Status) -> None:
         """Let this be the object's status."""

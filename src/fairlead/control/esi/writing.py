@@ -15,7 +15,6 @@ from typing import Any
 import msgspec
 from msgspec import structs
 
-from fairlead.control.esi.claims import users
 from fairlead.control.esi.terms import Round, reference
 from fairlead.core.esi.table import Sent, Status
 from fairlead.model.batchjob import BatchJob, BatchJobStatus, CreationRequest, JobState
@@ -158,7 +157,7 @@ def _request(status: BatchJobStatus) -> CreationRequest | None:
 
 def _claims(run: Round, testbed: Testbed) -> None:
     """Labels name the first Scheduling that uses the Testbed, as ESI's lock did; the annotation names all."""
-    claimants = [each.ref for each in users(run, testbed.ref)]
+    claimants = [each.ref for each in run.users(testbed.ref)]
     labels = dict(zip(CLAIM_LABELS, _label(claimants), strict=True))
     note = ",".join(map(str, claimants)) or None
     key = (testbed.uid, "claims")
