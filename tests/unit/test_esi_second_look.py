@@ -1,9 +1,11 @@
 """External schedulers, looked at by somebody who wants them to fail: what was found, each as a test."""
 
 import pytest
+from msgspec import structs
 
-from esi_yard import comes, picture, queue, slots, until, yard
+from esi_yard import LABEL, comes, picture, queue, slots, until, yard
 from fairlead.core.invariants import check
+from fairlead.model import command as cmd
 from slotted import requests, slotted, words
 
 
@@ -46,3 +48,44 @@ def test_a_slot_that_a_job_gives_back_unused_goes_to_who_waits_for_it(how: str) 
     until(world, lambda: world.pods["other"].node == "n0")
     world.run(1_000)
     assert not check(world.engine.state)
+
+
+def test_who_waits_for_slots_of_nodes_that_are_closed_is_told_so() -> None:
+    world = yard()
+    for name in ("n0", "n1"):
+        world.node(structs.replace(world.nodes[name], unschedulable=True))
+    queue(world, "s", "j1")
+    world.run(1_000)
+    assert world.testbed("tb").state == "ERROR"
+    assert world.scheduling("s").reason == (
+        "job j1 needs 1 free slots, and 0 of 4 are free for it;"
+        " slot 0 (n0/0) cannot be used: node n0 is cordoned"
+    )
+
+
+def test_a_job_whose_slot_is_lost_before_its_pods_come_says_so_until_it_is_back() -> None:
+    world = yard(jobs="j1", j1=5)
+    queue(world, "s", "j1")
+    until(world, lambda: world.app_of("j1") is not None, step=1)
+    world.label_node("n0", {LABEL: None})
+    world.run(2_000)
+    assert any("none of the slots that it may use exists" in text for text in world.job("j1").problems)
+    written = len(world.log)
+    world.run(9_000)
+    assert not [each for _, each in world.log[written:] if isinstance(each, cmd.PatchObject)]
+    world.label_node("n0", {LABEL: "0"})
+    comes(world, "Scheduling", "s", "CompletedState")
+    assert world.job("j1").problems == []
+
+
+def test_an_application_that_the_cluster_does_not_let_go_is_a_condition_that_says_why() -> None:
+    world = yard(jobs="j1", j1=1_000)
+    queue(world, "s", "j1")
+    comes(world, "BatchJob", "j1", "RunningState")
+    world.refusing["delete", "SparkApplication"] = (403, "forbidden")
+    world.delete("Scheduling", "s")
+    world.run(1_000)
+    (condition,) = world.job("j1").conditions
+    assert condition.error == "the SparkApplication j1 cannot be deleted: forbidden"
+    del world.refusing["delete", "SparkApplication"]
+    comes(world, "BatchJob", "j1", "ReadyState")

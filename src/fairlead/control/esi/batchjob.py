@@ -18,6 +18,7 @@ claim counts or is void by `control.esi.claims`. Must not touch pods: they go wi
 """
 
 from collections.abc import Callable, Mapping
+from itertools import islice
 from typing import NamedTuple
 
 from msgspec import structs
@@ -27,6 +28,8 @@ from fairlead.control.esi import jobs as ask
 from fairlead.control.esi.jobs import Run
 from fairlead.control.esi.terms import ACTIVE, Round, backoff, later
 from fairlead.control.esi.writing import asks, create, delete, forget
+from fairlead.core.esi.asking import why
+from fairlead.core.esi.feed import home_of
 from fairlead.core.esi.table import STARTED
 from fairlead.model.application import APP_KINDS
 from fairlead.model.batchjob import BatchJobStatus, JobCondition, JobState, ScheduledEvent
@@ -264,7 +267,16 @@ def _said(run: Run) -> list[str] | None:
     if name:
         return [_no_account(run, name)]
     refused = {run.esi.refused[pod.uid]: None for pod in run.pods if pod.uid in run.esi.refused}
-    return list(refused)[:_SHOWN]
+    return list({**refused, **_without_slot(run)})[:_SHOWN]
+
+
+def _without_slot(run: Run) -> dict[str, None]:
+    """What keeps pods of it from getting one of its slots, as where that is none any more."""
+    esi = run.esi
+    waiting = (
+        pod for pod in run.pods if home_of(pod) is not None and not (pod.node or pod.uid in esi.places)
+    )
+    return {f"pod {pod.name}: {why(run.round.state, pod)}": None for pod in islice(waiting, _SHOWN)}
 
 
 def _no_account(run: Run, name: str) -> str:
@@ -282,6 +294,8 @@ def _conditions(run: Run) -> list[JobCondition]:
         lacking = _lacking(run)
         if lacking:
             asked[ACCOUNT] = _no_account(run, lacking)
+    if status.state is JobState.PENDING_DELETION:
+        asked[_GONE.name] = ask.kept(run)
     found: list[JobCondition] = []
     for name, error in asked.items():
         old = before.get(name)

@@ -151,6 +151,15 @@ def failure(run: Run) -> str:
     return ""
 
 
+def kept(run: Run) -> str:
+    """Why the application that is to go is still there, if the cluster has said so; else ""."""
+    app, job = run.app, run.job
+    refusal = run.esi.failures.get((str(job.kind), job.namespace, job.name))
+    if app is None or app.deleting or refusal is None or refusal.verb != "delete":
+        return ""
+    return f"the {job.kind} {job.name} cannot be deleted: {refusal.text}"
+
+
 def completed(run: Run) -> bool:
     app = run.app
     return app is not None and app.state is AppState.COMPLETED

@@ -4,7 +4,7 @@ Called by `control.esi.scheduling` once it has moved. Writes are the budget: one
 to a stage at the same moment, one when it begins to wait. Must not move anything.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from msgspec import structs
@@ -13,6 +13,7 @@ from fairlead.control.esi import strategy
 from fairlead.control.esi.claims import durable, waits_for
 from fairlead.control.esi.terms import ACTIVE, Round, names, wrong
 from fairlead.control.esi.writing import announce
+from fairlead.core.esi.table import SlotTable
 from fairlead.model.batchjob import JobState
 from fairlead.model.esi import Ref
 from fairlead.model.group import Why
@@ -102,11 +103,12 @@ def _submitting(run: "Run") -> str:
     known = len(table.order)
     job = need.job.name
     if need.slots:
-        return _which(job, need.slots, free, known, str(name)) + _held_back(run, need.slots)
+        which = _which(job, need.slots, free, known, str(name))
+        return which + _held_back(run, need.slots) + _broken(table, need.slots)
     if need.number > known:
         return f"job {job} needs {need.number} slots, and Testbed {name} has {known}"
     said = f"job {job} needs {need.number} free slots, and {len(free)} of {known} are free for it"
-    return said + _held_back(run, range(known))
+    return said + _held_back(run, range(known)) + _broken(table, range(known))
 
 
 def _which(job: str, slots: tuple[int, ...], free: list[int], known: int, testbed: str) -> str:
@@ -125,6 +127,13 @@ def _held_back(run: "Run", slots: tuple[int, ...] | range) -> str:
     uid = next((kept[slot] for slot in slots if slot in kept and kept[slot] != run.scheduling.uid), "")
     other = run.esi.schedulings.get(uid)
     return f"; some are kept for Scheduling {other.ref}, which came before" if other is not None else ""
+
+
+def _broken(table: SlotTable, slots: Collection[int]) -> str:
+    """What is wrong with the first of these slots that nobody can use now, if any."""
+    found = (slot for number in slots if (slot := table.at(number)) is not None and slot.problem)
+    slot = next(found, None)
+    return f"; slot {slot.position} ({slot.key}) cannot be used: {slot.problem}" if slot is not None else ""
 
 
 # -- conditions ------------------------------------------------------------------------------------------
