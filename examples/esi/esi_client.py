@@ -3,6 +3,7 @@
 Used by scheduler.py and profiler.py beside it. Standard library only: copy it and go on from there.
 """
 
+import http.client
 import json
 import threading
 import time
@@ -14,6 +15,8 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 Shape = dict[str, Any]
+BROKEN = (OSError, ValueError, http.client.HTTPException)
+"""What a connection that breaks off anywhere, or half a line, is told by."""
 SILENCE = 40.0
 """Seconds without a word after which a connection counts as lost; the server sends something every 15."""
 
@@ -50,11 +53,11 @@ class Esi:
 
     def post(self, scheduling: Shape) -> None:
         """Hand in a plan; one of the same name is replaced."""
-        with self._lock:
+        with self._lock:  # until there is an answer: else `close` could delete it before it is there
             if self.closed.is_set():
                 raise EsiError("this is the end: nothing is posted any more")
             self._posted[scheduling["name"]] = None
-        self._ask("POST", "schedulings", scheduling)
+            self._ask("POST", "schedulings", scheduling)
 
     def delete(self, name: str) -> None:
         """Take a plan back: its jobs are ended and free for others. Nothing happens if it is gone."""
@@ -63,12 +66,18 @@ class Esi:
             self._posted.pop(name, None)
 
     def close(self) -> None:
-        """Delete all that was posted here and is still there."""
+        """Delete all that was posted here and is still there; an error names what could not be deleted."""
+        self.closed.set()
         with self._lock:
-            self.closed.set()
             left = list(self._posted)
+        errors: list[str] = []
         for name in left:
-            self.delete(name)
+            try:
+                self.delete(name)
+            except EsiError as error:
+                errors.append(f"{name}: {error}")
+        if errors:
+            raise EsiError("; ".join(errors))
 
     # -- waiting -------------------------------------------------------------------------------------
 
@@ -106,7 +115,7 @@ class Esi:
                 if error.code != 404:
                     raise _explained(error) from error
                 yield self._ask("GET", f"{kind}/{quote(name)}")
-            except OSError:
+            except BROKEN:
                 yield None
             time.sleep(1)
 
@@ -136,15 +145,15 @@ class Esi:
         data = None if body is None else json.dumps(body).encode()
         headers = {**self._headers, "Content-Type": "application/json"}
         url = f"{self._url}/external/{path}{query}"
-        request = urllib.request.Request(url, data, headers, method=method)
         try:
+            request = urllib.request.Request(url, data, headers, method=method)
             with self._open(request, timeout=SILENCE) as answer:
                 return json.load(answer)
         except urllib.error.HTTPError as error:
             if method == "DELETE" and error.code in (304, 404):
                 return None
             raise _explained(error) from error
-        except (OSError, ValueError) as error:
+        except BROKEN as error:
             raise EsiError(f"{self._url} does not answer: {getattr(error, 'reason', error)}") from error
 
 
@@ -152,6 +161,6 @@ def _explained(error: urllib.error.HTTPError) -> EsiError:
     """The server's own words."""
     try:
         text = json.load(error).get("error", "")
-    except (OSError, ValueError, AttributeError):
+    except (*BROKEN, AttributeError):
         text = ""
     return EsiError(f"{error.code} {error.reason}: {text}" if text else f"{error.code} {error.reason}")

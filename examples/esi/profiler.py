@@ -64,7 +64,7 @@ class Matrix:
 
 def read_mean(job: Shape, other: str) -> Mean:
     notes = (job.get("externalScheduler") or {}).get("profiler") or [{}]
-    found = re.fullmatch(r"([0-9.]+)(?: \(([0-9]+)\))?", notes[0].get(other, ""))
+    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?(?:e[+-][0-9]+)?)(?: \(([0-9]+)\))?", notes[0].get(other, ""))
     return Mean(float(found[1]), int(found[2] or 1)) if found else Mean()
 
 

@@ -5,6 +5,7 @@ the address in the data folder. Somebody who named a server wants that one's ans
 is asked only if it was named too. Must not import the database driver unless it is needed.
 """
 
+import http.client
 import os
 import urllib.error
 import urllib.request
@@ -176,6 +177,8 @@ def _server(where: Where) -> str:
 
 def _fetch(server: str, path: str, kind: type[T], patience: float, method: str = "GET", token: str = "") -> T:
     """The answer as a struct. Raises NoAnswer, or CliError with the server's own words."""
+    if not token.isascii() or not token.isprintable():
+        raise CliError("--token: a token is letters, digits and signs on one line")
     try:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         request = urllib.request.Request(f"{server}{path}", method=method, headers=headers)
@@ -183,8 +186,10 @@ def _fetch(server: str, path: str, kind: type[T], patience: float, method: str =
             body = response.read()
     except urllib.error.HTTPError as error:
         raise _refusal(server, error) from None
-    except ValueError as error:
+    except (ValueError, http.client.InvalidURL) as error:
         raise CliError(f"--server {server!r} cannot be read: {error}") from None
+    except http.client.HTTPException as error:
+        raise NoAnswer(f"{server} does not answer like a scheduler ({type(error).__name__})") from None
     except OSError as error:  # URLError is one
         reason = getattr(error, "reason", error)
         reason = getattr(reason, "strerror", None) or reason

@@ -122,6 +122,8 @@ class KubeEsiCluster:
 
 
 def _path(kind: str, ref: Ref) -> str:
+    if ref.name in (".", ".."):  # to some that pass requests on they mean the whole list, or more
+        raise ClusterError(f"nothing is called {ref.name!r}", 404)
     return HOMES[kind].of(ref.namespace, ref.name)
 
 

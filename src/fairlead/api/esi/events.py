@@ -138,7 +138,8 @@ class Feed:
                     self.leave(listener)
 
     def listen(self, wanted: Wanted, after: int | None) -> Listener:
-        """Everything after this number; None, or one that is not in the buffer any more: `reset`."""
+        """Everything after this number. `reset` for None, for one that is not in the buffer any more, and
+        where more was missed than may wait: else whoever was dropped for that would be so for ever."""
         self.look()
         listener = Listener(wanted)
         if after is None or not self._from <= after <= self.seq:
@@ -147,8 +148,10 @@ class Feed:
             for each in self._kept:
                 if each.seq > after and wanted.takes(each.change.table, each.change.ref):
                     listener.put(each)
-        if not listener.dropped:
-            self._listeners[listener] = None
+            if listener.dropped:
+                listener = Listener(wanted)
+                listener.reset = True
+        self._listeners[listener] = None
         return listener
 
     def leave(self, listener: Listener) -> None:

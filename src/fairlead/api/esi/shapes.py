@@ -173,7 +173,7 @@ def read(body: bytes, form: type[_T]) -> _T:
         found = _AT.fullmatch(str(error))
         what, where = (found["what"], found["where"]) if found else (str(error), "")
         raise ShapeError(f"{where or 'the body'}: {what[:1].lower()}{what[1:]}") from error
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ShapeError(f"the body is no JSON: {error}") from error
 
 
@@ -209,11 +209,13 @@ def _check_slots(slots: SlotsShape) -> None:
         seen[each.name] = number
         if not each.slots:
             raise ShapeError(f"{where}.slots: {each.name} is given no slot")
+        before = set[int]()
         for place, slot in enumerate(each.slots):
             if slot < 0:
                 raise ShapeError(f"{where}.slots[{place}]: {slot} is no slot number")
-            if slot in each.slots[:place]:
+            if slot in before:
                 raise ShapeError(f"{where}.slots[{place}]: slot {slot} is given to {each.name} twice")
+            before.add(slot)
 
 
 def _must_be_name(where: str, name: str) -> None:

@@ -117,6 +117,8 @@ class _Preempted(Struct, rename="pascal"):
     node_name_to_meta_victims: dict[str, _MetaVictims]
 
 
+_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What msgspec raises for a body that is no question; the last where it is nested too deeply."""
 _args = msgspec.json.Decoder(_Args).decode
 _names = msgspec.json.Decoder(list[str] | None).decode
 _nodes = msgspec.json.Decoder(_NodeList | None).decode
@@ -157,7 +159,7 @@ def question(body: bytes) -> Question:
         if names is not None:
             return Question(_identified(args.pod), names, b"")
         whole = _nodes(args.nodes)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except _UNREADABLE as error:
         raise NotUnderstood(f"not the ExtenderArgs of a kube-scheduler (extender/v1): {error}") from None
     if whole is None:
         raise NotUnderstood("ExtenderArgs has neither NodeNames nor Nodes: nothing to choose from")
@@ -169,7 +171,7 @@ def preempting(body: bytes) -> Preempting:
     """The ExtenderPreemptionArgs. Raises NotUnderstood."""
     try:
         args = _preempting(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except _UNREADABLE as error:
         raise NotUnderstood(f"not the ExtenderPreemptionArgs of a kube-scheduler: {error}") from None
     found: dict[str, Victims] = {}
     for node, whole in (args.node_name_to_victims or {}).items():
@@ -185,7 +187,7 @@ def binding(body: bytes) -> Binding:
     """The ExtenderBindingArgs. Raises NotUnderstood."""
     try:
         found = _binding(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except _UNREADABLE as error:
         raise NotUnderstood(f"not the ExtenderBindingArgs of a kube-scheduler: {error}") from None
     if not (found.uid and found.name and found.namespace and found.node):
         raise NotUnderstood("ExtenderBindingArgs needs PodName, PodNamespace, PodUID and Node")
