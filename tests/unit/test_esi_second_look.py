@@ -6,6 +6,8 @@ from msgspec import structs
 from esi_yard import LABEL, comes, picture, queue, slots, until, yard
 from fairlead.core.invariants import check
 from fairlead.model import command as cmd
+from fairlead.model.esi import BATCH_JOB
+from fairlead.model.pod import Pod, Shape
 from slotted import requests, slotted, words
 
 
@@ -89,3 +91,40 @@ def test_an_application_that_the_cluster_does_not_let_go_is_a_condition_that_say
     assert condition.error == "the SparkApplication j1 cannot be deleted: forbidden"
     del world.refusing["delete", "SparkApplication"]
     comes(world, "BatchJob", "j1", "ReadyState")
+
+
+def test_a_pod_in_another_namespace_that_names_a_job_keeps_nothing_of_it() -> None:
+    world = yard(jobs="j1", j1=1)
+    uid = world.uid("BatchJob", "j1")
+    stray = Pod(
+        "stray", "elsewhere", "stray", 0, Shape(requests(100)), node="n0", annotations={BATCH_JOB: uid}
+    )
+    world.pod(stray)
+    queue(world, "s", "j1", release=True)
+    comes(world, "Scheduling", "s", "FinishedState")
+    comes(world, "BatchJob", "j1", "ReadyState")
+
+
+def test_a_job_whose_pods_live_on_says_which() -> None:
+    world = yard(jobs="j1", j1=1)
+    uid = world.uid("BatchJob", "j1")
+    world.pod(
+        Pod("last", "default", "last", 0, Shape(requests(100)), node="n0", annotations={BATCH_JOB: uid})
+    )
+    queue(world, "s", "j1", release=True)
+    comes(world, "BatchJob", "j1", "PendingDeletion")
+    world.run(1_000)
+    (condition,) = world.job("j1").conditions
+    assert condition.error == "pod last of its application has not ended yet"
+    world.pod_gone("last")
+    comes(world, "BatchJob", "j1", "ReadyState")
+
+
+def test_refused_patches_leave_nothing_behind() -> None:
+    world = yard(jobs="j1", j1=1)
+    world.refusing["patch", "BatchJob"] = (409, "conflict")
+    queue(world, "s", "j1")
+    world.run(3_000)
+    assert not world.engine.state.esi.failures
+    del world.refusing["patch", "BatchJob"]
+    comes(world, "Scheduling", "s", "CompletedState")

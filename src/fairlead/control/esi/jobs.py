@@ -34,11 +34,11 @@ class Run:
 
     @property
     def pods(self) -> list[Pod]:
-        """What lives of its application, drivers, too."""
+        """What lives of its application, drivers, too. Who is in another namespace only claims to."""
         found = self.esi.pods_of
         uids = {**found.get(self.job.uid, {}), **found.get(self.status.application, {})}
-        pods = self.round.state.pods
-        return [pod for uid in uids if (pod := pods.get(uid)) is not None and not pod.ended]
+        pods = [pod for uid in uids if (pod := self.round.state.pods.get(uid)) is not None and not pod.ended]
+        return [pod for pod in pods if pod.namespace == self.job.namespace]
 
     def change(self, **fields: object) -> BatchJobStatus:
         return structs.replace(self.status, **fields)
@@ -152,10 +152,14 @@ def failure(run: Run) -> str:
 
 
 def kept(run: Run) -> str:
-    """Why the application that is to go is still there, if the cluster has said so; else ""."""
+    """Why its application is not gone: the cluster does not delete it, or its pods live on; else ""."""
     app, job = run.app, run.job
+    if app is None:
+        live = sorted(pod.name for pod in run.pods)
+        more = f" and {len(live) - 1} more" if len(live) > 1 else ""
+        return f"pod {live[0]}{more} of its application has not ended yet" if live else ""
     refusal = run.esi.failures.get((str(job.kind), job.namespace, job.name))
-    if app is None or app.deleting or refusal is None or refusal.verb != "delete":
+    if app.deleting or refusal is None or refusal.verb != "delete":
         return ""
     return f"the {job.kind} {job.name} cannot be deleted: {refusal.text}"
 

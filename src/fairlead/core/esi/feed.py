@@ -65,7 +65,8 @@ def rewound(state: State, kind: str) -> None:
 
 
 def failed(state: State, event: ev.ObjectFailed) -> None:
-    state.esi.failures[event.kind, event.namespace, event.name] = event
+    if event.verb != "patch":  # a patch is asked for again as long as it is wanted
+        state.esi.failures[event.kind, event.namespace, event.name] = event
     state.esi.dirty = True
 
 
