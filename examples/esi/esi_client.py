@@ -102,13 +102,16 @@ class Esi:
         From the stream of events, which is resumed where it broke off; where there is none, by asking again
         and again.
         """
-        last = ""
+        last, known, there = "", False, True
         while True:
             try:
                 for event in self._events(kind, name, last):
-                    last = event.get("id", last)
+                    last, word = event.get("id", last), event.get("event")
                     resource = event.get("data", {}).get("resource")
-                    if resource is not None and event["data"]["action"] == "DELETED":
+                    known, there = known or resource is not None, resource is not None or there
+                    there = there and word != "reset"  # all that there is follows, until `present`
+                    gone = word == "present" and known and not there
+                    if gone or (resource is not None and event["data"]["action"] == "DELETED"):
                         raise EsiError(f"{name} was deleted by somebody else")
                     yield resource
             except urllib.error.HTTPError as error:
@@ -120,7 +123,7 @@ class Esi:
             time.sleep(1)
 
     def _events(self, kind: str, name: str, last: str) -> Generator[Shape]:
-        """Server-Sent Events: lines of `id:` and `data:`, an empty line after each event."""
+        """Server-Sent Events: lines of `id:`, `event:` and `data:`, an empty line after each event."""
         query = urlencode({**self._query, "kind": kind, "name": name})
         headers = {**self._headers, "Accept": "text/event-stream"}
         if last:
@@ -132,8 +135,8 @@ class Esi:
                 key, _, value = line.decode().rstrip("\r\n").partition(": ")
                 if key == "data":
                     event["data"] = json.loads(value)
-                elif key == "id":
-                    event["id"] = value
+                elif key in ("id", "event"):
+                    event[key] = value
                 elif not key:  # a comment that says "still there" comes as an event without data
                     yield event
                     event = {}

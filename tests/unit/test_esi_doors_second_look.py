@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from esi_doors import FIRST, served, small
+from esi_doors import FIRST, job, served, small
+from test_esi_stomp import spoken
 from typer.testing import CliRunner
 
 from fairlead.api.esi import events as feeding
-from fairlead.api.esi import shapes
+from fairlead.api.esi import shapes, stomp
 from fairlead.api.esi.events import Feed, Wanted
 from fairlead.api.esi.picture import Picture
 from fairlead.api.extender import messages
@@ -61,6 +62,29 @@ async def test_who_missed_more_than_may_wait_begins_with_what_there_is(monkeypat
     assert not again.reset and [seq for seq, _ in await again.take(5)] == list(range(FIRST + 2, FIRST + 7))
 
 
+async def test_a_cluster_that_does_not_answer_for_a_while_ends_no_stomp_session(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(stomp, "TICK", 0.001)
+    monkeypatch.setattr(stomp, "AGAIN", 0.001)
+    monkeypatch.setattr("fairlead.api.esi.access.SECONDS", 0.0)
+    asked: list[object] = []
+
+    async def silent(*_: object) -> bool:
+        asked.append(_)
+        raise ClusterError("no answer", 503)
+
+    async with (
+        served(small(), allows=lambda *_: True) as doors,
+        spoken(doors, headers={"Authorization": "Bearer good"}) as client,
+    ):
+        await client.subscribe("1", "/topic/jobs")
+        monkeypatch.setattr(doors.cluster, "access_review", silent)
+        await doors.until(lambda: len(asked) > 2, "rights to be looked at")
+        job(doors.world, "late")
+        assert (await client.hear()).command == "MESSAGE"
+
+
 # -- bodies ------------------------------------------------------------------------------------------
 
 
@@ -94,6 +118,15 @@ def test_many_slots_of_a_job_are_looked_at_once():
     shapes._check_slots(asked(Slots(range(500_000))))  # pyright: ignore[reportPrivateUsage]
     with pytest.raises(shapes.ShapeError, match=r"slots\[2\]: slot 3 is given to j1 twice"):
         shapes._check_slots(asked([3, 4, 3]))  # pyright: ignore[reportPrivateUsage]
+
+
+async def test_a_refusal_names_some_of_a_thousand_slots():
+    async with served(small()) as doors:
+        slots = {"mode": "STRICT", "jobs": [{"name": "j1", "slots": list(range(1_004))}]}
+        answer = await doors.scheduling("wide", slots=slots)
+        assert answer.status_code == 400
+        error = answer.json()["error"]
+        assert "has no slot 4, 5, 6, " in error and "23 and 980 more; its slots are 0 to 3" in error
 
 
 # -- names -------------------------------------------------------------------------------------------
@@ -182,6 +215,16 @@ def test_a_stream_that_breaks_off_anywhere_is_begun_again(broken: bytes, monkeyp
     with saying(broken, HEAD + b"\r\nid: 8\ndata: " + DONE + b"\n\n") as url:
         found = esi_client.Esi(url).wait("schedulings", "s", profiler.completed, PATIENCE)
     assert found["state"] == "CompletedState"
+
+
+def test_what_was_deleted_while_nobody_listened_is_not_waited_for(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(esi_client.time, "sleep", lambda _: None)
+    word = b'event: %b\ndata: {"text": "so it is"}\n\n'
+    here = b"data: " + DONE.replace(b"Completed", b"Confirmation") + b"\n\n"
+    whole = HEAD + b"\r\n" + word % b"reset" + here + b"id: 7\n" + word % b"present"
+    nothing = HEAD + b"\r\n" + word % b"reset" + b"id: 9\n" + word % b"present" + word % b"bye"
+    with saying(whole, whole, nothing) as url, pytest.raises(esi_client.EsiError, match="s was deleted"):
+        esi_client.Esi(url).wait("schedulings", "s", profiler.completed, PATIENCE)
 
 
 @pytest.mark.parametrize("url", ["127.0.0.1:8080", "http://127.0.0.1:80x"])

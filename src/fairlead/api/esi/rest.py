@@ -32,6 +32,9 @@ GONE_WITHIN = 10.0
 ATTEMPTS = 4
 """How often an unconditional write is tried anew because others wrote at the same time."""
 
+_TOLD = 20
+"""Unknown slots that a refusal names."""
+
 
 class Rest:
     """The routes; one object per desk."""
@@ -227,6 +230,11 @@ def _checked(body: bytes) -> shapes.SchedulingBody:
         raise HTTPException(400, str(error)) from error
 
 
+def _some(numbers: list[str]) -> str:
+    more = len(numbers) - _TOLD
+    return ", ".join(numbers[:_TOLD]) + (f" and {more} more" if more > 0 else "")
+
+
 def _must_have_slots(state: State, namespace: str, body: shapes.SchedulingBody) -> None:
     """HTTPException 400 for numbers that no slot has. Taken slots are waited for; so is a Testbed that is
     not there yet."""
@@ -241,6 +249,6 @@ def _must_have_slots(state: State, namespace: str, body: shapes.SchedulingBody) 
             there = f"0 to {count - 1}" if count else "none: no node has its label"
             raise HTTPException(
                 400,
-                f"slots.jobs[{number}].slots: the Testbed {body.test_bed} has no slot {', '.join(unknown)};"
+                f"slots.jobs[{number}].slots: the Testbed {body.test_bed} has no slot {_some(unknown)};"
                 f" its slots are {there}",
             )

@@ -238,8 +238,16 @@ class _Session:
                 raise StompError("no heart-beat has come for too long")
             if now - looked >= AGAIN:
                 looked = now
-                for _, wanted in list(self._subscriptions.values()):
-                    await self._may(wanted)
+                await self._may_still()
+
+    async def _may_still(self) -> None:
+        """HTTPException if the client may not listen any longer; what cannot be found out ends nothing."""
+        for _, wanted in list(self._subscriptions.values()):
+            try:
+                await self._may(wanted)
+            except HTTPException as error:
+                if error.status_code in (401, 403):
+                    raise
 
     async def _send(self, frame: Frame) -> None:
         await self._text(write(frame))
