@@ -1,12 +1,18 @@
 """External schedulers, looked at by somebody who wants them to fail: what was found, each as a test."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
 from msgspec import structs
 
-from esi_yard import LABEL, comes, picture, queue, slots, until, yard
+from esi_yard import LABEL, comes, picture, queue, slots, spark, until, yard
+from fairlead.control.esi import apps
+from fairlead.core.esi.table import Slot
 from fairlead.core.invariants import check
 from fairlead.model import command as cmd
-from fairlead.model.esi import BATCH_JOB
+from fairlead.model.batchjob import BatchJob
+from fairlead.model.esi import BATCH_JOB, Testbed
 from fairlead.model.pod import Pod, Shape
 from slotted import requests, slotted, words
 
@@ -128,3 +134,22 @@ def test_refused_patches_leave_nothing_behind() -> None:
     assert not world.engine.state.esi.failures
     del world.refusing["patch", "BatchJob"]
     comes(world, "Scheduling", "s", "CompletedState")
+
+
+def test_a_mistake_of_ours_about_one_job_stops_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    build = apps.build
+
+    def trip(job: BatchJob, testbed: Testbed, chosen: Sequence[Slot]) -> dict[str, Any]:
+        return build(job, testbed, chosen) if job.name != "j1" else {}["no such thing"]
+
+    monkeypatch.setattr(apps, "build", trip)
+    world = yard(jobs="j1 j2", j2=1)
+    queue(world, "s", "j1")
+    queue(world, "t", "j2")
+    comes(world, "Scheduling", "t", "CompletedState")
+    state = world.engine.state
+    assert "KeyError" in state.poisoned["BatchJob default/j1"].text and state.poisonings == 1
+    monkeypatch.undo()
+    world.put(spark("j1", mainClass="Another"))
+    comes(world, "Scheduling", "s", "CompletedState")
+    assert not state.poisoned

@@ -71,6 +71,21 @@ def settle_slots(state: State) -> None:
         _remember(state, "Slots", Poison("Testbed", names, mistake(error), state.now), None)
 
 
+def tripped(state: State, kind: str, name: str, generation: int, error: Exception) -> None:
+    """The machines of external schedulers cannot move this object: it stays as it is, the others move."""
+    key, old = f"{kind} {name}", state.poisoned.get(f"{kind} {name}")
+    new = Poison(kind, name, mistake(error), state.now, generation)
+    if old is None or old != new._replace(at=old.at):
+        _remember(state, key, new, None)
+
+
+def moves(state: State, kind: str, name: str, generation: int) -> None:
+    """They have moved it. What they tripped over is past once its spec has changed, or it is another one."""
+    poison = state.poisoned.get(f"{kind} {name}")
+    if poison is not None and poison.version != generation:
+        del state.poisoned[f"{kind} {name}"]
+
+
 def hold_back(state: State, group: Group, text: str) -> None:
     """The group asks for nothing; one that has started keeps what it has."""
     withdraw(state, group)

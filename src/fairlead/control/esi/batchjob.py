@@ -32,7 +32,7 @@ from fairlead.core.esi.asking import why
 from fairlead.core.esi.feed import home_of
 from fairlead.core.esi.table import STARTED
 from fairlead.model.application import APP_KINDS
-from fairlead.model.batchjob import BatchJobStatus, JobCondition, JobState, ScheduledEvent
+from fairlead.model.batchjob import BatchJob, BatchJobStatus, JobCondition, JobState, ScheduledEvent
 from fairlead.model.command import ObjectRef
 from fairlead.model.event import ObjectFailed
 
@@ -176,20 +176,23 @@ MACHINE: Mapping[JobState, tuple[Step, ...]] = {
 
 def move(round: Round) -> None:
     """Let every BatchJob take the steps that are due, and see to its application."""
-    for job in list(round.esi.jobs.values()):
-        run = Run(round, job)
-        before = run.status
-        _adopt(run)
-        _walk(run)
-        _effect(run)
-        problems = _said(run)
-        if problems is not None and problems != run.status.problems:
-            run.status = run.change(problems=problems)
-        shown = (_conditions(run), _generation(run))
-        if shown != (run.status.conditions, run.status.observed_generation):
-            run.status = run.change(conditions=shown[0], observed_generation=shown[1])
-        if run.status is not before:
-            round.set(job.uid, run.status)
+    round.each(list(round.esi.jobs.values()), _move)
+
+
+def _move(round: Round, job: BatchJob) -> None:
+    run = Run(round, job)
+    before = run.status
+    _adopt(run)
+    _walk(run)
+    _effect(run)
+    problems = _said(run)
+    if problems is not None and problems != run.status.problems:
+        run.status = run.change(problems=problems)
+    shown = (_conditions(run), _generation(run))
+    if shown != (run.status.conditions, run.status.observed_generation):
+        run.status = run.change(conditions=shown[0], observed_generation=shown[1])
+    if run.status is not before:
+        round.set(job.uid, run.status)
 
 
 def _adopt(run: Run) -> None:

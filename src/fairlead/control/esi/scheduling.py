@@ -329,15 +329,16 @@ MACHINE: Mapping[SchedulingState, tuple[Step, ...]] = {
 
 def move(round: Round) -> None:
     """Let every Scheduling take the steps that are due, in order: who came first has the first choice."""
-    for scheduling in round.order:
-        if scheduling.deleting:
-            continue
-        run = Run(round, scheduling)
-        _walk(run)
-        _count(run)
-        _keep_slots(run)
-        showing.show(run)
-        round.set(scheduling.uid, run.status)
+    round.each([each for each in round.order if not each.deleting], _move)
+
+
+def _move(round: Round, scheduling: Scheduling) -> None:
+    run = Run(round, scheduling)
+    _walk(run)
+    _count(run)
+    _keep_slots(run)
+    showing.show(run)
+    round.set(scheduling.uid, run.status)
 
 
 def _walk(run: Run) -> None:

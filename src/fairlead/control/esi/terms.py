@@ -5,11 +5,13 @@ Used by all of `control.esi` but its builders of manifests. A claim is in the Ba
 move anything from state to state.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
 from fairlead.core.durations import duration as parsed
 from fairlead.core.durations import instant, rfc3339
 from fairlead.core.esi.table import TAKING, SlotTable, Status
+from fairlead.core.poison import moves, tripped
 from fairlead.core.state import State
 from fairlead.model.batchjob import BatchJob, BatchJobStatus
 from fairlead.model.command import Command, ObjectRef
@@ -21,6 +23,9 @@ CLAIMING = (*ACTIVE, SchedulingState.COMPLETED)
 OVER = (SchedulingState.FAILED, SchedulingState.FINISHED, SchedulingState.ERROR)
 _BACKOFF = 10_000
 _LONGEST_BACKOFF = 3_600_000
+
+
+_Thing = TypeVar("_Thing", Testbed, BatchJob, Scheduling)
 
 
 class Round:
@@ -120,6 +125,17 @@ class Round:
             self.esi.status[uid] = status
             self.esi.taken_back(old, status)
             self.moved = True
+
+    def each(self, things: Iterable[_Thing], move: Callable[["Round", _Thing], None]) -> None:
+        """Move each of them, whatever comes of it: a mistake that one brings to light stops no other."""
+        for thing in things:
+            try:
+                move(self, thing)
+            except Exception as error:
+                tripped(self.state, type(thing).__name__, str(thing.ref), thing.generation, error)
+            else:
+                if self.state.poisoned:
+                    moves(self.state, type(thing).__name__, str(thing.ref), thing.generation)
 
     def again(self, at: int) -> None:
         """Look again at this time."""

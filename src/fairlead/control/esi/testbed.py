@@ -50,11 +50,13 @@ IMAGE = "registry.k8s.io/pause:3.10"
 
 def move(round: Round) -> None:
     """Let every Testbed say how its slots are, and have the ghost pods that it wants."""
-    for testbed in round.esi.testbeds.values():
-        table = round.esi.tables.get(testbed.uid)
-        if not testbed.deleting:
-            _ghosts(round, testbed, table)
-            round.set(testbed.uid, status_of(round, testbed, table))
+    round.each([each for each in round.esi.testbeds.values() if not each.deleting], _move)
+
+
+def _move(round: Round, testbed: Testbed) -> None:
+    table = round.esi.tables.get(testbed.uid)
+    _ghosts(round, testbed, table)
+    round.set(testbed.uid, status_of(round, testbed, table))
 
 
 def status_of(round: Round, testbed: Testbed, table: SlotTable | None) -> TestbedStatus:
