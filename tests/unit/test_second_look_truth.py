@@ -214,7 +214,7 @@ def test_one_that_cannot_be_read_at_a_start_keeps_nobody_from_starting() -> None
     world = world_of()
     gang(world, "before", 2)
     bad = Pod("bad", "default", "bad", 0, Shape(amounts(cpu=1)), "fairlead")
-    world.pod(structs.replace(bad, labels=None))
+    world.pod(structs.replace(bad, labels=[]))
     world.run()
     world.crash()
     gang(world, "after", 2)

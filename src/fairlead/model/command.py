@@ -56,7 +56,7 @@ class SettleGrants(Struct, frozen=True, gc=False, tag="settle"):
     grants: tuple[str, ...]
 
 
-class Bind(Struct, frozen=True, gc=False, tag="bind"):
+class Bind(Struct, frozen=True, gc=False, tag="bind", omit_defaults=True):
     """Bind one pod; `version` is the resourceVersion that it was last seen with."""
 
     grant: str
