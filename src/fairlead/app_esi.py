@@ -12,6 +12,7 @@ from starlette.routing import BaseRoute
 
 from fairlead.api.esi import openapi
 from fairlead.api.esi.access import Guarded, Unguarded
+from fairlead.api.esi.desk import NAMESPACE
 from fairlead.api.esi.doors import Doors
 from fairlead.api.extender import door
 from fairlead.api.extender.news import News
@@ -50,7 +51,9 @@ class EsiOptions(Struct, frozen=True):
         return (SCHEDULER,) if self.binder == BINDERS[0] else ()
 
     def check(self, host: str) -> None:
-        """Raises ConfigError if this must not be served on that host."""
+        """Raises ConfigError if this must not be served on that host, or no request could be answered."""
+        if not NAMESPACE.fullmatch(self.namespace):
+            raise ConfigError(f"--esi-namespace {self.namespace!r} is no name of a namespace")
         if self.insecure and not is_loopback(host):
             raise ConfigError(
                 "--insecure-esi asks nobody who they are, so it is for this machine alone, and others can"

@@ -1,17 +1,20 @@
 """The doors of external schedulers, read again: what a stranger, a slow one or a broken line does to them."""
 
+import asyncio
 import http.client
 import json
 import socket
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import httpx2 as httpx
 import pytest
 from esi_doors import FIRST, job, served, small
+from starlette.applications import Starlette
 from test_esi_stomp import spoken
 from typer.testing import CliRunner
 
@@ -19,14 +22,16 @@ from fairlead.api.esi import events as feeding
 from fairlead.api.esi import shapes, stomp
 from fairlead.api.esi.events import Feed, Wanted
 from fairlead.api.esi.picture import Picture
-from fairlead.api.extender import messages
+from fairlead.api.extender import door, messages
+from fairlead.api.extender.news import News
+from fairlead.app_esi import EsiOptions
 from fairlead.cli.esi import app
 from fairlead.core.state import State
 from fairlead.kube.esi_cluster import KubeEsiCluster
 from fairlead.model.batchjob import BatchJob, BatchJobSpec
 from fairlead.model.esi import Ref
 from fairlead.model.settings import Settings
-from fairlead.runtime.errors import ClusterError
+from fairlead.runtime.errors import ClusterError, ConfigError
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "esi"
 sys.path.insert(0, str(EXAMPLE))
@@ -105,6 +110,35 @@ def test_questions_of_an_extender_that_are_nested_too_deeply_are_refused(read: C
         read(b'{"Pod": {"metadata": {"uid": "\xff"}}}')
 
 
+async def test_strangers_cannot_fill_the_memory_with_questions(monkeypatch: pytest.MonkeyPatch):
+    """The extender's routes ask nobody who they are, and take bodies of 256 MiB."""
+    monkeypatch.setattr(door, "LARGEST", 100)
+    more = asyncio.Event()
+
+    async def slow() -> AsyncIterator[bytes]:
+        yield b" " * 60
+        await more.wait()
+        yield b" "
+
+    async def sent(body: Any) -> int:
+        return (await http.post("/extender/bind", content=body)).status_code
+
+    extender = door.Extender(lambda: State(Settings()), News(), cast("Any", None))
+    transport = httpx.ASGITransport(Starlette(routes=door.routes(extender)))
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
+        first = asyncio.create_task(sent(slow()))
+        for _ in range(10_000):  # until the first one has come so far
+            if await sent(b" " * 60) == 503:
+                break
+            await asyncio.sleep(0)
+        else:
+            raise AssertionError("two were read at a time")
+        assert await sent(b" " * 30) == 400  # it is no question, and was read
+        more.set()
+        assert await first == 400
+        assert await sent(b" " * 60) == 400
+
+
 def test_many_slots_of_a_job_are_looked_at_once():
     """Each was compared with each: a body of 4 MiB stopped the scheduler for an hour."""
 
@@ -153,6 +187,12 @@ async def test_no_name_means_the_whole_list(name: str):
         with pytest.raises(ClusterError) as error:
             await each()
         assert error.value.status == 404
+
+
+@pytest.mark.parametrize("name", ["", "Bad Name", "a/b", "a" * 64])
+def test_a_namespace_that_is_none_is_told_at_start(name: str):
+    with pytest.raises(ConfigError, match="--esi-namespace"):
+        EsiOptions(namespace=name).check("127.0.0.1")
 
 
 # -- the command line --------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ RESOURCES: dict[Table, str] = {"testbeds": "testbeds", "jobs": "batchjobs", "sch
 NOUNS: dict[Table, str] = {"testbeds": "Testbed", "jobs": "job", "schedulings": "Scheduling"}
 LARGEST = 4 << 20
 """Bytes of a body."""
-_NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
 class Desk:
@@ -42,7 +42,7 @@ class Desk:
 
     def namespace(self, asked: HTTPConnection) -> str:
         found = asked.query_params.get("namespace") or self._namespace
-        if not _NAMESPACE.fullmatch(found):
+        if not NAMESPACE.fullmatch(found):
             raise HTTPException(400, f"namespace: {found[:80]!r} is no name of a namespace")
         return found
 

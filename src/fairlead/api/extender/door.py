@@ -25,7 +25,8 @@ from fairlead.model.view import Failure
 PREFIX = "/extender"
 """`urlPrefix` of the extender in the KubeSchedulerConfiguration ends so, as ESI's verbs did."""
 LARGEST = 256 << 20
-"""Bytes of a body: 5,000 whole nodes with their victims, with room to spare. Names alone are some 100 KB."""
+"""Bytes of a body: 5,000 whole nodes with their victims, with room to spare. Names alone are some 100 KB. So
+many may be held at a time: kube-scheduler asks about one pod after the other, and nobody else should."""
 PATIENCE = 3.0
 
 
@@ -135,13 +136,19 @@ def routes(extender: Extender) -> list[Route]:
         "preemption": extender.preempt,
         "bind": extender.bind,
     }
-    return [Route(f"{PREFIX}/{verb}", _endpoint(answer), methods=["POST"]) for verb, answer in verbs.items()]
+    bodies = _Bodies()
+    return [
+        Route(f"{PREFIX}/{verb}", _endpoint(answer, bodies), methods=["POST"])
+        for verb, answer in verbs.items()
+    ]
 
 
-def _endpoint(answer: Callable[[bytes], Awaitable[bytes]]) -> Callable[[Request], Awaitable[Response]]:
+def _endpoint(
+    answer: Callable[[bytes], Awaitable[bytes]], bodies: "_Bodies"
+) -> Callable[[Request], Awaitable[Response]]:
     async def endpoint(request: Request) -> Response:
         try:
-            return Response(await answer(await _body(request)), media_type="application/json")
+            return Response(await answer(await bodies.of(request)), media_type="application/json")
         except NotUnderstood as error:
             return reply(Failure(str(error)), 400)
         except ClientDisconnect:
@@ -152,10 +159,23 @@ def _endpoint(answer: Callable[[bytes], Awaitable[bytes]]) -> Callable[[Request]
     return endpoint
 
 
-async def _body(request: Request) -> bytes:
-    body = bytearray()
-    async for piece in request.stream():
-        body += piece
-        if len(body) > LARGEST:
-            raise NotUnderstood("the body is too large; nodeCacheCapable: true has only names sent")
-    return bytes(body)
+class _Bodies:
+    """Reads bodies, as many bytes at a time as memory is meant for: these routes ask nobody who they are."""
+
+    def __init__(self) -> None:
+        self._held = 0
+        """Bytes of those that are being read."""
+
+    async def of(self, request: Request) -> bytes:
+        body = bytearray()
+        try:
+            async for piece in request.stream():
+                body += piece
+                self._held += len(piece)
+                if len(body) > LARGEST:
+                    raise NotUnderstood("the body is too large; nodeCacheCapable: true has only names sent")
+                if self._held > LARGEST:
+                    raise _Unavailable("too much is being asked at a time: try again")
+            return bytes(body)
+        finally:
+            self._held -= len(body)
