@@ -307,6 +307,7 @@ QUOTES = "a text (put it into quotes if it is meant as one)"
             "queues:\n- name: a\n  max-walltime: 1h\n  default-walltime: 90m",
             "4: queues[0].default-walltime: 1h30m is above the queue's max-walltime 1h",
         ),
+        ("queues: [{name: esi}]", "1: queues[0].name: is 'esi', where pods of Testbeds wait"),
         (
             "queues: [{name: a, policy: easy, max-reservations: 3}]",
             "1: queues[0].max-reservations: only the policy conservative has it, and that of queue a is easy",

@@ -21,6 +21,7 @@ from fairlead.model.settings import (
     MATCHES,
     ORDERS,
     POLICIES,
+    SLOT_QUEUE,
     PartitionSettings,
     PolicyFunction,
     QueueSettings,
@@ -248,6 +249,8 @@ class _Reading:
 
     def _check(self, read: _Queue, queue: QueueSettings, at: str) -> None:
         """What is right by itself but not together."""
+        if queue.name == SLOT_QUEUE:
+            raise self._file.wrong(f"{at}.name", f"is {SLOT_QUEUE!r}, where pods of Testbeds wait")
         if read.reservation_depth is not UNSET:
             wrong = _depth_error(read.reservation_depth, queue.name, queue.policy)
             if wrong:
