@@ -30,7 +30,7 @@ def place() -> Iterator[Path]:
 def fairlead(place: Path, *arguments: str, timeout: float = 120) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         [FAIRLEAD, *arguments], capture_output=True, text=True, timeout=timeout, check=False,
-        env=surroundings(place),
+        env=surroundings(place) | {"COLUMNS": "100"},
     )  # fmt: skip
 
 

@@ -190,7 +190,9 @@ def test_RA14_manifests_in_ESIs_shape_are_accepted_and_come_back(lab: Lab) -> No
         spec = found[sent["kind"], sent["metadata"]["name"]]
         assert {key: spec.get(key) for key in sent["spec"]} == sent["spec"]
     lab.wait("tb", "batchjob-slots", "SUCCESS")
-    first, second = "example-queue", "example-slots"
+    # Who was made in the same second goes by uid.
+    ages = [each["metadata"] for each in lab.kubectl.get("sched")]
+    first, second = [each["name"] for each in sorted(ages, key=lambda m: (m["creationTimestamp"], m["uid"]))]
     assert lab.wait("sched", first, "SubmissionState")["reason"]
     waiting = lab.wait("sched", second, "AcquireState")
     assert waiting["position"] == 1 and first in waiting["reason"]
