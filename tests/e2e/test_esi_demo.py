@@ -42,6 +42,8 @@ def test_RA14_esis_evaluation_runs_and_every_example_is_valid(
     assert run.returncode == 0, output
     assert "every pair is measured, 1 plan of all jobs completed: 9 runs, none is left" in output
     assert output.count("  profiler: ") == 3 and output.count("  scheduler: completed: ") == 1
+    assert "Testbed scheduler-slots: node-0000, node-0001, node-0002" in output
+    assert "Testbed profiler-slots: node-0003" in output  # the others' free slots are held
     assert "Traceback" not in output
     server = next(line for line in output.splitlines() if "FAIRLEAD_SERVER=" in line).partition("=")[2]
 

@@ -23,6 +23,8 @@ from fairlead.model.esi import RESET, Ref
 from fairlead.runtime.errors import ClusterError
 
 MOST_NODES = 100_000
+SHOWN_WITHIN = 5.0
+"""Seconds that an answer waits for the state to show what was written."""
 _log = structlog.get_logger("esi")
 
 
@@ -58,7 +60,19 @@ class Debug:
             raise HTTPException(400, str(error)) from error
         if not dry:
             await self._label(found)
+            # Whoever enrols for another Testbed next must find these slots held.
+            await self.desk.feed.until(lambda: self._shown(found), SHOWN_WITHIN)
         return reply(msgspec.structs.replace(found, dry_run=dry))
+
+    def _shown(self, found: operations.Enrolment) -> bool:
+        """Whether the state has the nodes with their labels, and so the slots on them."""
+        state = self.desk.feed.state
+        for line in found.nodes if state is not None else ():
+            node = state.inventory.node(line.name) if state is not None else None
+            value = None if line.change == operations.REMOVED else line.number
+            if node is not None and node.labels.get(found.node_label) != value:
+                return False
+        return True
 
     async def _label(self, found: operations.Enrolment) -> None:
         """Node after node: one that cannot be labelled ends it, and what was done is told."""
