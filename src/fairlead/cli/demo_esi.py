@@ -21,11 +21,11 @@ import typer
 from fairlead.cli import ask, words
 from fairlead.cli.ask import Where
 from fairlead.cli.demo_items import folder
-from fairlead.cli.demo_run import PREFIX, Scheduler, end
+from fairlead.cli.demo_run import PREFIX, Scheduler, end, ended_if_broken
 from fairlead.cli.errors import CliError
 from fairlead.localcluster import Cluster, NodeShape, UpOptions, bring_up
 from fairlead.localcluster.progress import Progress
-from fairlead.localcluster.up import Interrupted, signals_raise, signals_wait
+from fairlead.localcluster.up import signals_wait
 
 NODES = 4
 SHAPE = NodeShape(cpu="2", memory="8Gi")
@@ -41,22 +41,12 @@ def run(rounds: int, keep: bool) -> None:
     """The whole demo; CliError where it does not come out as it should."""
     progress, begun = Progress(), time.monotonic()
     name = f"{PREFIX}{secrets.token_hex(3)}"
-    try:
-        with signals_raise():
-            progress.say(f"bringing up a control plane with {NODES} nodes ({name})")
-            cluster = bring_up(UpOptions(name=name, nodes=NODES, shape=SHAPE), progress)
-            demo = _Demo(cluster, progress)
-            demo.prepare()
-            demo.play(rounds)
-    except Interrupted as stop:
-        with signals_wait():
-            progress.say(f"interrupted by {signal.Signals(stop.number).name}: cleaning up")
-            end(name, progress)
-        raise typer.Exit(128 + stop.number) from None
-    except BaseException:
-        with signals_wait():
-            end(name, progress)
-        raise
+    with ended_if_broken(name, progress):
+        progress.say(f"bringing up a control plane with {NODES} nodes ({name})")
+        cluster = bring_up(UpOptions(name=name, nodes=NODES, shape=SHAPE), progress)
+        demo = _Demo(cluster, progress)
+        demo.prepare()
+        demo.play(rounds)
     if keep:
         typer.echo(f"\nexport KUBECONFIG={cluster.kubeconfig}\nexport FAIRLEAD_SERVER={demo.url}")
         typer.echo("fairlead esi jobs\nfairlead demo --down    # ends it all")

@@ -13,6 +13,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -45,6 +47,23 @@ class Kept(Struct, frozen=True):
     data: str
 
 
+@contextmanager
+def ended_if_broken(name: str, progress: Progress) -> Generator[None]:
+    """Where what is done within breaks off, Ctrl-C and SIGTERM too: the demo of this name is ended first."""
+    try:
+        with signals_raise():
+            yield
+    except Interrupted as stop:
+        with signals_wait():
+            progress.say(f"interrupted by {signal.Signals(stop.number).name}: cleaning up")
+            end(name, progress)
+        raise typer.Exit(128 + stop.number) from None
+    except BaseException:
+        with signals_wait():
+            end(name, progress)
+        raise
+
+
 def run(nodes: int, node_cpu: int, keep: bool) -> None:
     """The whole demo; ends the command with 1 where an example did not come out as it says."""
     _check(nodes, node_cpu)
@@ -55,24 +74,14 @@ def run(nodes: int, node_cpu: int, keep: bool) -> None:
     name = f"{PREFIX}{secrets.token_hex(3)}"
     shape = NodeShape(cpu=str(node_cpu), memory="64Gi")
     options = UpOptions(name=name, nodes=nodes, shape=shape, kube_scheduler=True)
-    try:
-        with signals_raise():
-            progress.say(f"bringing up a control plane with {nodes} nodes of {node_cpu} cpu ({name})")
-            cluster = bring_up(options, progress)
-            progress.say("starting Fairlead with its own PostgreSQL")
-            scheduler = Scheduler(cluster)
-            scheduler.start(progress)
-            show = Show(cluster, scheduler.data, examples, items)
-            fine = show.run(scheduler.check)
-    except Interrupted as stop:
-        with signals_wait():
-            progress.say(f"interrupted by {signal.Signals(stop.number).name}: cleaning up")
-            end(name, progress)
-        raise typer.Exit(128 + stop.number) from None
-    except BaseException:
-        with signals_wait():
-            end(name, progress)
-        raise
+    with ended_if_broken(name, progress):
+        progress.say(f"bringing up a control plane with {nodes} nodes of {node_cpu} cpu ({name})")
+        cluster = bring_up(options, progress)
+        progress.say("starting Fairlead with its own PostgreSQL")
+        scheduler = Scheduler(cluster)
+        scheduler.start(progress)
+        show = Show(cluster, scheduler.data, examples, items)
+        fine = show.run(scheduler.check)
     if keep:
         _say_how_to_go_on(cluster, scheduler)
     else:

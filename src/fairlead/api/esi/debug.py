@@ -67,8 +67,10 @@ class Debug:
     def _shown(self, found: operations.Enrolment) -> bool:
         """Whether the state has the nodes with their labels, and so the slots on them."""
         state = self.desk.feed.state
-        for line in found.nodes if state is not None else ():
-            node = state.inventory.node(line.name) if state is not None else None
+        if state is None:  # another life has begun, and lists everything anew
+            return True
+        for line in found.nodes:
+            node = state.inventory.node(line.name)
             value = None if line.change == operations.REMOVED else line.number
             if node is not None and node.labels.get(found.node_label) != value:
                 return False
