@@ -92,8 +92,9 @@ def crowd(kubectl: Kubectl, recorder: Recorder, ours: dict[str, Any], name: str)
 
 
 def placed_again(recorder: Recorder, name: str) -> bool:
-    uids = {m.uid for m in recorder.history if m.group == f"{FULL}/{name}" and m.phase == "Running"}
-    return len(uids) == 2
+    """Another pod runs in place of the first, which may have been evicted before it ran: it was 30 ms old."""
+    ours = [m for m in recorder.history if m.group == f"{FULL}/{name}"]
+    return any(m.uid != ours[0].uid and m.phase == "Running" for m in ours)
 
 
 @pytest.mark.timeout(600)
