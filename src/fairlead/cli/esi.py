@@ -6,6 +6,7 @@ interface of a running `fairlead scheduler --esi`, as any other client does. Mus
 
 import json
 import shutil
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -13,6 +14,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 import typer
+from rich.table import Table
 
 from fairlead.cli import ask, tables, words
 from fairlead.cli.errors import CliError
@@ -83,6 +85,24 @@ def _width() -> int:
     return shutil.get_terminal_size((out.width, 24)).columns if out.is_terminal else out.width
 
 
+def _listed(asked: _Asked, path: str, name: str, output: Output, shape: type[T]) -> list[T] | None:
+    """The one that is named, or all; None where JSON was wanted, which is printed already."""
+    found = asked.get(f"{path}/{quote(name)}" if name else path)
+    if output is Output.json:
+        _show_json(found)
+        return None
+    if name:
+        return [_as(found, shape)]
+    if isinstance(found, dict):
+        return list(_as(found, dict[str, shape]).values())
+    return _as(found, list[shape])
+
+
+def _show(table: Callable[[list[T], int, bool], Table], shapes: list[T], output: Output) -> None:
+    wide = output is Output.wide
+    tables.show(tables.console(wide), table(shapes, _width(), wide))
+
+
 @app.command(epilog="Example: fairlead esi testbeds scheduler-slots -o wide")
 def testbeds(
     name: Name = "",
@@ -97,17 +117,13 @@ def testbeds(
     from fairlead.cli import esi_tables
 
     asked = _Asked(server, data_dir, namespace, token)
-    found = asked.get(f"testbeds/{quote(name)}" if name else "testbeds")
-    if output is Output.json:
-        return _show_json(found)
-    wide = output is Output.wide
+    shapes = _listed(asked, "testbeds", name, output, TestbedShape)
+    if shapes is None:
+        return
+    _show(esi_tables.testbeds, shapes, output)
     if name:
-        shape = _as(found, TestbedShape)
-        tables.show(tables.console(wide), esi_tables.testbeds([shape], _width(), wide))
         typer.echo("")
-        return tables.show(tables.console(wide), esi_tables.slots(shape, _width(), wide))
-    table = esi_tables.testbeds(_as(found, list[TestbedShape]), _width(), wide)
-    return tables.show(tables.console(wide), table)
+        _show(lambda found, width, wide: esi_tables.slots(found[0], width, wide), shapes, output)
 
 
 @app.command(epilog="Example: fairlead esi jobs -o json")
@@ -124,12 +140,8 @@ def jobs(
     from fairlead.cli import esi_tables
 
     asked = _Asked(server, data_dir, namespace, token)
-    found = asked.get(f"jobs/{quote(name)}" if name else "jobs")
-    if output is Output.json:
-        return _show_json(found)
-    wide = output is Output.wide
-    shapes = [_as(found, JobShape)] if name else list(_as(found, dict[str, JobShape]).values())
-    return tables.show(tables.console(wide), esi_tables.jobs(shapes, _width(), wide))
+    if (shapes := _listed(asked, "jobs", name, output, JobShape)) is not None:
+        _show(esi_tables.jobs, shapes, output)
 
 
 @app.command(epilog="Example: fairlead esi schedulings")
@@ -146,12 +158,8 @@ def schedulings(
     from fairlead.cli import esi_tables
 
     asked = _Asked(server, data_dir, namespace, token)
-    found = asked.get(f"schedulings/{quote(name)}" if name else "schedulings")
-    if output is Output.json:
-        return _show_json(found)
-    wide = output is Output.wide
-    shapes = _as([found] if name else found, list[SchedulingShape])
-    return tables.show(tables.console(wide), esi_tables.schedulings(shapes, _width(), wide))
+    if (shapes := _listed(asked, "schedulings", name, output, SchedulingShape)) is not None:
+        _show(esi_tables.schedulings, shapes, output)
 
 
 @app.command(epilog="Example: fairlead esi enrol scheduler-slots --count 3 --dry-run")
