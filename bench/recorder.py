@@ -22,7 +22,8 @@ import grpc.aio
 import psycopg
 
 from bench.report import report
-from fairlead.api.rpc.door import Door, listen
+from fairlead.api.listen import listen
+from fairlead.api.rpc.door import Door
 from fairlead.model.record import Change, Part
 from fairlead.recorder import sniffer_service, stream
 from fairlead.recorder.pb import recorder_pb2, sniffer_pb2

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import structlog
 from msgspec import Struct, structs
 
+from fairlead.api.listen import listen
 from fairlead.api.server import Server
 from fairlead.api.source import EngineSource
 from fairlead.app_esi import EsiOptions, EsiPart
@@ -307,6 +308,8 @@ async def serve(options: Options, settings: Settings, data: Path) -> None:
     try:
         await asyncio.to_thread(life.store.check)
         await server.start()
+        if esi:
+            await esi.start(options.host)
         tell_address(data, server.url, leads=elector is None)
         await until_reached(partial(life.kube.check_access, rights), "nothing is scheduled")
         if door is not None:
@@ -361,7 +364,7 @@ def _door(options: Options, source: EngineSource) -> "Door | None":
     """The gRPC server, if one was asked for: else its library is not even loaded."""
     if not options.grpc:
         return None
-    from fairlead.api.rpc.door import Door, listen
+    from fairlead.api.rpc.door import Door
     from fairlead.api.rpc.plugin import EXTERNAL_PLUGIN, ExternalPlugin
 
     services = {EXTERNAL_PLUGIN: ExternalPlugin(source.jgf, source).methods()}

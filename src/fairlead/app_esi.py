@@ -7,9 +7,11 @@ state, also on a standby; what the doors write goes to the API server. Must not 
 from collections.abc import Sequence
 from typing import Any
 
+import structlog
 from msgspec import Struct
 from starlette.routing import BaseRoute
 
+from fairlead.api.apart import Apart
 from fairlead.api.esi import openapi
 from fairlead.api.esi.access import Guarded, Unguarded
 from fairlead.api.esi.desk import NAMESPACE
@@ -17,7 +19,7 @@ from fairlead.api.esi.doors import Doors
 from fairlead.api.extender import door
 from fairlead.api.extender.news import News
 from fairlead.api.openapi import document
-from fairlead.api.server import is_loopback
+from fairlead.api.server import HttpServer, is_loopback
 from fairlead.core.state import State
 from fairlead.kube.client import ApiClient
 from fairlead.kube.config import KubeAccess
@@ -31,6 +33,7 @@ from fairlead.runtime.loop import Observer
 
 BINDERS = ("fairlead", "extender")
 CONNECTIONS = 32
+_log = structlog.get_logger("esi")
 
 
 class EsiOptions(Struct, frozen=True):
@@ -44,14 +47,22 @@ class EsiOptions(Struct, frozen=True):
     """No tokens: everybody on this machine may do everything."""
     old_gets: bool = False
     """The debug verbs answer to GET, too."""
+    extender: Apart = Apart()
+    """Where that kube-scheduler asks."""
 
     @property
     def aliases(self) -> tuple[str, ...]:
         """The schedulerNames whose pods Fairlead places besides its own."""
-        return (SCHEDULER,) if self.binder == BINDERS[0] else ()
+        return () if self.extends else (SCHEDULER,)
+
+    @property
+    def extends(self) -> bool:
+        """Whether a kube-scheduler is answered."""
+        return self.binder == BINDERS[1]
 
     def check(self, host: str) -> None:
-        """Raises ConfigError if this must not be served on that host, or no request could be answered."""
+        """Raises ConfigError or ServerError if this must not be served on that host, or no request could be
+        answered."""
         if not NAMESPACE.fullmatch(self.namespace):
             raise ConfigError(f"--esi-namespace {self.namespace!r} is no name of a namespace")
         if self.insecure and not is_loopback(host):
@@ -59,6 +70,10 @@ class EsiOptions(Struct, frozen=True):
                 "--insecure-esi asks nobody who they are, so it is for this machine alone, and others can"
                 f" reach --host {host}: leave one of the two away"
             )
+        if self.extends:
+            self.extender.check()
+            if refusal := self.extender.refusal(host):
+                raise ConfigError(refusal)
 
 
 class EsiPart:
@@ -80,15 +95,30 @@ class EsiPart:
         self.observers: list[Observer] = [self._doors.batch]
         """Of the loop of every life."""
         self._binds: BindsOnRequest | None = None
-        if options.binder == BINDERS[1]:
+        self._apart: HttpServer | None = None
+        self._extender = options.extender
+        if options.extends:
             self._extend(elector)
         self.turn_to(state)
 
     def _extend(self, elector: Elector | None) -> None:
         news = News()
         self._binds = BindsOnRequest(self._client, fence=elector.allowed if elector else always)
-        self._routes += door.routes(door.Extender(lambda: self._state, news, self._binds))
+        routes = door.routes(door.Extender(lambda: self._state, news, self._binds))
+        self._apart = self._extender.server(routes)
+        if self._apart is None:
+            self._routes += routes
         self.observers.append(news.batch)
+
+    async def start(self, host: str) -> None:
+        """Let kube-scheduler be answered; `host` is the HTTP server's. Raises ServerError."""
+        if self._binds is None:
+            return
+        if self._apart is not None:
+            await self._apart.start()
+            _log.info("kube-scheduler is answered apart", url=self._apart.url)
+        if warning := self._extender.warning(host):
+            _log.warning(warning, address=self._extender.address or host)
 
     def routes(self) -> Sequence[BaseRoute]:
         return self._routes
@@ -104,6 +134,8 @@ class EsiPart:
 
     async def close(self) -> None:
         self._doors.close()
+        if self._apart is not None:
+            await self._apart.stop()
         if self._binds is not None:
             await self._binds.close()
         await self._client.close()

@@ -8,7 +8,7 @@ into what is recorded.
 import asyncio
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -18,10 +18,13 @@ import structlog
 from msgspec import Struct
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
 from prometheus_client.process_collector import ProcessCollector
+from starlette.routing import Route
 
 from fairlead import __version__
 from fairlead.api import health, tap
-from fairlead.api.rpc.door import Door, Listen, listen
+from fairlead.api.apart import Apart
+from fairlead.api.listen import Listen, listen
+from fairlead.api.rpc.door import Door
 from fairlead.api.server import HttpServer
 from fairlead.kube import observe
 from fairlead.kube.access import check_access, until_reached
@@ -64,6 +67,10 @@ class Options(Struct, frozen=True):
     database_url: str = ""
     grpc: str = "127.0.0.1:4242"
     http: str = "127.0.0.1:8081"
+    extender: str = ""
+    """Where kube-scheduler asks; "": at `http`."""
+    extender_tls: Path | None = None
+    """The folder with the certificates for that."""
     allow_remote: bool = False
     jsonl: Path | None = None
     retention: int = 30 * DAY
@@ -119,7 +126,11 @@ class Recorder:
         self._stats: dict[str, int] = {}
         self._reached = False
         self._outlets: dict[str, Outlet] = {}
-        self.http = self._http() if options.http else None
+        apart = Apart(options.extender, options.extender_tls, options.allow_remote, ALLOW)
+        apart.check()
+        routes = self._tap() if options.http or options.extender else []
+        self.extender = apart.server(routes)
+        self.http = self._http([] if self.extender else routes) if options.http else None
         self.grpc = self._grpc() if options.grpc else None
         self._registry = self._measured()
 
@@ -130,19 +141,20 @@ class Recorder:
         await asyncio.to_thread(self.ledger.check)
         if self._options.jsonl is not None:
             self._jsonl = JsonLines(self._options.jsonl)
-        for door in (self.http, self.grpc):
+        for door in (self.http, self.extender, self.grpc):
             if door is not None:
                 await door.start()
         _log.info(
             "recorder started",
             http=self.http.url if self.http else "",
+            extender=self.extender.url if self.extender else "",
             grpc=self.grpc.address if self.grpc else "",
         )
         if self.grpc is not None and self.grpc.warning:
             _log.warning(self.grpc.warning, address=self.grpc.address)
 
     async def stop(self) -> None:
-        for door in (self.grpc, self.http):
+        for door in (self.grpc, self.extender, self.http):
             if door is not None:
                 await door.stop()
         await self.ledger.close()
@@ -220,9 +232,11 @@ class Recorder:
         self._outlets[name] = outlet = Outlet(self._put_told, name, _now)
         return outlet
 
-    def _http(self) -> HttpServer:
+    def _tap(self) -> list[Route]:
+        return tap.routes(Extender(self._outlet("extender").put, _now))
+
+    def _http(self, routes: Sequence[Route]) -> HttpServer:
         at = self._listen(self._options.http)
-        routes = tap.routes(Extender(self._outlet("extender").put, _now))
         return HttpServer(health.create_app(self, routes, at.host), *at, "choose another --http")
 
     def _grpc(self) -> Door:

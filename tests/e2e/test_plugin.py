@@ -20,7 +20,8 @@ import pytest
 import yaml
 
 from conftest import plugin_build, unique_name
-from fairlead.api.rpc.door import Door, Listen
+from fairlead.api.listen import Listen
+from fairlead.api.rpc.door import Door
 from fairlead.localcluster import Cluster, UpOptions, bring_down, bring_up
 from fairlead.localcluster.progress import Progress
 from fairlead.model.record import Change, Part

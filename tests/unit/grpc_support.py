@@ -8,8 +8,9 @@ import grpc
 import grpc.aio
 from google.protobuf.message import Message
 
+from fairlead.api.listen import Listen
 from fairlead.api.rpc.call import VERDICT, Service
-from fairlead.api.rpc.door import Door, Listen
+from fairlead.api.rpc.door import Door
 
 T = TypeVar("T", bound=Message)
 DIRECT = (("grpc.enable_http_proxy", 0),)

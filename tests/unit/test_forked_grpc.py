@@ -3,7 +3,8 @@
 import asyncio
 import zlib
 
-from fairlead.api.rpc.door import Door, listen
+from fairlead.api.listen import listen
+from fairlead.api.rpc.door import Door
 from fairlead.runtime import forked
 
 

@@ -11,7 +11,8 @@ from asking_support import busy, gang, node, past, state_of
 from grpc_support import Client, served
 
 import fairlead
-from fairlead.api.rpc.door import Door, Listen, listen
+from fairlead.api.listen import Listen, listen
+from fairlead.api.rpc.door import Door
 from fairlead.api.rpc.pb import service_pb2 as service
 from fairlead.api.rpc.plugin import EXTERNAL_PLUGIN, ExternalPlugin
 from fairlead.api.server import ServerError

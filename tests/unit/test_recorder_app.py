@@ -76,7 +76,7 @@ async def api() -> AsyncIterator[FakeApi]:
 
 
 @pytest.fixture
-async def recorder(api: FakeApi, tmp_path: Path) -> AsyncIterator[Recorder]:
+def kubeconfig(api: FakeApi, tmp_path: Path) -> Path:
     path = tmp_path / "kubeconfig"
     document = {
         "apiVersion": "v1", "kind": "Config", "current-context": "c",
@@ -85,8 +85,13 @@ async def recorder(api: FakeApi, tmp_path: Path) -> AsyncIterator[Recorder]:
         "users": [{"name": "c", "user": {"token": "t"}}],
     }  # fmt: skip
     path.write_text(yaml.safe_dump(document), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+async def recorder(kubeconfig: Path) -> AsyncIterator[Recorder]:
     options = Options(
-        kubeconfig=path,
+        kubeconfig=kubeconfig,
         database_url="postgresql:///none",
         grpc="127.0.0.1:0",
         http="127.0.0.1:0",
@@ -216,3 +221,25 @@ async def test_RB5_doors_leave_room_for_what_the_watches_see(recorder: Recorder)
     assert recorder._put(Part(marks={"Pod": 1}))  # pyright: ignore
     ledger.waiting -= 1
     assert recorder._outlets["sniffer"].put((told,))  # pyright: ignore
+
+
+async def test_kube_scheduler_is_answered_at_an_address_of_its_own(kubeconfig: Path) -> None:
+    """Then not where probes ask, too: what asks for a certificate there must not stand open here."""
+    options = Options(
+        kubeconfig=kubeconfig, database_url="postgresql:///none", grpc="", http="127.0.0.1:0",
+        extender="127.0.0.1:0",
+    )  # fmt: skip
+    made = Recorder(options)
+    made.ledger = Memory()  # pyright: ignore
+    await made.start()
+    try:
+        assert made.http is not None and made.extender is not None
+        asked = {"Pod": {"metadata": {"name": "p", "uid": "u"}}, "NodeNames": ["n0"]}
+        async with aiohttp.ClientSession() as http:
+            for server, status in ((made.extender, 200), (made.http, 404)):
+                async with http.post(f"{server.url}{tap.PREFIX}/filter", json=asked) as answer:
+                    assert answer.status == status
+            async with http.get(f"{made.extender.url}/healthz") as answer:
+                assert answer.status == 404
+    finally:
+        await made.stop()

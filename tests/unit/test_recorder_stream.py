@@ -10,7 +10,8 @@ import grpc.aio
 import pytest
 from grpc_support import DIRECT
 
-from fairlead.api.rpc.door import Door, Listen
+from fairlead.api.listen import Listen
+from fairlead.api.rpc.door import Door
 from fairlead.model.record import Change, Part, Source
 from fairlead.recorder.pb import recorder_pb2 as wire
 from fairlead.recorder.stream import SERVICE, RecorderService

@@ -7,7 +7,8 @@ import time
 import pytest
 from typer.testing import CliRunner, Result
 
-from fairlead.api.rpc.door import Door, listen
+from fairlead.api.listen import listen
+from fairlead.api.rpc.door import Door
 from fairlead.cli.main import app
 from fairlead.model.record import Change, Part
 from fairlead.recorder.sniffer_service import SERVICE, SnifferService

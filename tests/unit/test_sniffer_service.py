@@ -7,7 +7,8 @@ import grpc
 import grpc.aio
 import pytest
 
-from fairlead.api.rpc.door import Door, listen
+from fairlead.api.listen import listen
+from fairlead.api.rpc.door import Door
 from fairlead.model.record import Change, Part, Source
 from fairlead.recorder.datum import datum, line
 from fairlead.recorder.sniffer_service import SERVICE, SnifferService

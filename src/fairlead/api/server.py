@@ -10,7 +10,9 @@ import contextlib
 import ipaddress
 import os
 import socket
+import ssl
 from collections.abc import Awaitable, Callable, Generator, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -268,9 +270,11 @@ class HttpServer:
         advice: str,
         also: Sequence[int] = (),
         sockets: bool = False,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
-        """`advice` is what to do when it cannot listen there; `sockets`: WebSockets are spoken, too."""
-        self._sockets = sockets
+        """`advice` is what to do when it cannot listen there; `sockets`: WebSockets are spoken, too; `tls`:
+        who may connect, and what is shown to them."""
+        self._sockets, self._tls = sockets, tls
         self._app, self._host, self._ports, self._advice = app, host, (port, *also), advice
         self._server: _Uvicorn | None = None
         self._task: asyncio.Task[None] | None = None
@@ -279,7 +283,7 @@ class HttpServer:
 
     async def start(self) -> None:
         """Listening when it returns. Raises ServerError, for example when the port is occupied."""
-        listeners = self._listeners()
+        listeners, tls = self._listeners(), self._tls
         config = uvicorn.Config(
             self._app,
             http="h11",
@@ -290,6 +294,7 @@ class HttpServer:
             access_log=False,
             server_header=False,
             timeout_graceful_shutdown=1,
+            ssl_context_factory=partial(_given, tls) if tls is not None else None,
         )
         self._server = _Uvicorn(config)
         self._task = asyncio.create_task(self._server.serve(sockets=listeners), name="http server")
@@ -298,7 +303,7 @@ class HttpServer:
                 self._task.result()
                 raise ServerError("the HTTP server ended at once")
             await asyncio.sleep(0.005)
-        self.url = _url(listeners[0])
+        self.url = _url(listeners[0], "https" if tls is not None else "http")
 
     def _listeners(self) -> list[socket.socket]:
         with contextlib.ExitStack() as undo:
@@ -346,8 +351,12 @@ def listening(host: str, port: int, advice: str) -> socket.socket:
         raise ServerError(f"cannot listen on {host} port {port}: {reason}; {advice}") from error
 
 
-def _url(listener: socket.socket) -> str:
+def _given(tls: ssl.SSLContext, *_: object) -> ssl.SSLContext:
+    return tls
+
+
+def _url(listener: socket.socket, scheme: str) -> str:
     host, port = listener.getsockname()[:2]
     if _address(host) in (ipaddress.ip_address("0.0.0.0"), ipaddress.ip_address("::")):
         host = "::1" if ":" in host else "127.0.0.1"
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"

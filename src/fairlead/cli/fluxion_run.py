@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 import typer
 
+from fairlead.api.listen import listen
 from fairlead.api.rpc.call import Service
-from fairlead.api.rpc.door import Door, listen
+from fairlead.api.rpc.door import Door
 from fairlead.api.rpc.fluxion import FLUXCLI, FLUXION, FluenceMatching, JobspecMatching, PodMatching
 from fairlead.api.rpc.matcher import Matcher
 from fairlead.api.rpc.plugin import EXTERNAL_PLUGIN, ExternalPlugin

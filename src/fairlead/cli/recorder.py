@@ -17,7 +17,7 @@ from fairlead.cli.recorder_import import import_
 from fairlead.cli.recorder_tail import EPILOG as TAIL_EXAMPLES
 from fairlead.cli.recorder_tail import tail
 from fairlead.cli.scheduler import LOG_FORMATS, one_of
-from fairlead.cli.scheduler_options import Context, DatabaseUrl, Kubeconfig, LogFormat
+from fairlead.cli.scheduler_options import Context, DatabaseUrl, ExtenderTls, Kubeconfig, LogFormat
 from fairlead.core.durations import duration
 
 app = typer.Typer()
@@ -31,6 +31,9 @@ Grpc = Annotated[
 ]
 Http = Annotated[
     str, typer.Option(metavar="HOST:PORT", help="Health, metrics, kube-scheduler's extender; '' for none.")
+]
+Extender = Annotated[
+    str, typer.Option(metavar="HOST:PORT", help="Where kube-scheduler asks; else at --http.")
 ]
 AllowRemote = Annotated[
     bool, typer.Option("--allow-remote", help="Let these be addresses that others reach: no login.")
@@ -48,6 +51,8 @@ def run(
     database_url: DatabaseUrl = "",
     grpc: Grpc = "127.0.0.1:4242",
     http: Http = "127.0.0.1:8081",
+    extender: Extender = "",
+    extender_tls: ExtenderTls = None,
     allow_remote: AllowRemote = False,
     jsonl: Jsonl = None,
     retention: Retention = "30d",
@@ -69,6 +74,8 @@ def run(
             database_url=database_url,
             grpc=grpc,
             http=http,
+            extender=extender,
+            extender_tls=extender_tls,
             allow_remote=allow_remote,
             jsonl=jsonl,
             retention=kept,

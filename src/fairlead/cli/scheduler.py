@@ -5,6 +5,7 @@ does; imports the scheduler itself only when it is about to run. Must not hold a
 """
 
 import importlib
+from pathlib import Path
 
 from fairlead.cli import scheduler_options as options
 from fairlead.cli.errors import CliError
@@ -71,6 +72,9 @@ def scheduler(
     also_listen: options.AlsoListen = "",
     esi: options.Esi = False,
     esi_binder: options.EsiBinder = "fairlead",
+    extender: options.Extender = "",
+    extender_tls: options.ExtenderTls = None,
+    extender_allow_remote: options.ExtenderAllowRemote = False,
     esi_namespace: options.EsiNamespace = "default",
     insecure_esi: options.InsecureEsi = False,
     esi_old_gets: options.EsiOldGets = False,
@@ -79,7 +83,7 @@ def scheduler(
 
     Pods with `schedulerName: fairlead` are placed; those of others are counted and left alone.
     """
-    given = {
+    given: dict[str, object] = {
         "kubeconfig": kubeconfig,
         "context": context,
         "data_dir": data_dir,
@@ -105,10 +109,15 @@ def scheduler(
         "leader_elect": leader_elect,
         **_lease(lease_name, lease_namespace, lease_duration, renew_deadline, retry_period),
     }
-    external = _external(esi, esi_binder, esi_namespace, insecure_esi, esi_old_gets)
+    apart = _apart(esi_binder, extender, extender_tls, extender_allow_remote)
+    _run(given, _external(esi, esi_binder, esi_namespace, insecure_esi, esi_old_gets), apart)
+
+
+def _run(given: dict[str, object], external: dict[str, object] | None, apart: dict[str, object]) -> None:
     app = importlib.import_module("fairlead.app")
     if external is not None:
-        given["esi"] = app.EsiOptions(**external)
+        extender = importlib.import_module("fairlead.api.apart").Apart(**apart)
+        given["esi"] = app.EsiOptions(**external, extender=extender)
     app.run(app.Options(**given))
 
 
@@ -135,3 +144,10 @@ def _external(
     if not esi and (insecure or old_gets or binder != BINDERS[0]):
         raise CliError("--insecure-esi, --esi-old-gets and --esi-binder belong to --esi: add it")
     return found if esi else None
+
+
+def _apart(binder: str, address: str, tls: Path | None, remote: bool) -> dict[str, object]:
+    """Where the extender is asked."""
+    if binder == BINDERS[0] and (address or tls or remote):
+        raise CliError("--extender, --extender-tls and --extender-allow-remote need --esi-binder extender")
+    return {"address": address, "tls": tls, "remote": remote}

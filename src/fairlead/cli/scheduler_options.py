@@ -87,6 +87,21 @@ EsiBinder = Annotated[
     typer.Option(help="Who places their pods: fairlead, or a kube-scheduler with Fairlead as its extender."),
 ]
 EsiNamespace = Annotated[str, typer.Option(help="The namespace of requests that name none.")]
+Extender = Annotated[
+    str,
+    typer.Option(metavar="HOST:PORT", help="Where that kube-scheduler asks; else where the HTTP server is."),
+]
+ExtenderTls = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FOLDER",
+        help="With tls.crt, tls.key, ca.crt: TLS there, only for those with a certificate signed by ca.crt.",
+    ),
+]
+ExtenderAllowRemote = Annotated[
+    bool,
+    typer.Option("--extender-allow-remote", help="Without TLS, let others reach the extender: no login."),
+]
 InsecureEsi = Annotated[
     bool,
     typer.Option(

@@ -5,40 +5,17 @@ unless told otherwise: it asks nobody who they are. Must not know any service.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import grpc
 import grpc.aio
 
+from fairlead.api.listen import Listen
 from fairlead.api.rpc.call import Service, Streams
 from fairlead.api.server import ServerError, is_loopback, listening
 
 MOST_BYTES = 1 << 29
 """The largest request: a graph of tens of thousands of nodes."""
-
-
-class Listen(NamedTuple):
-    """An address; port 0 takes a free one."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-
-def listen(text: str, remote: bool, flag: str) -> Listen:
-    """Read HOST:PORT. Raises ServerError; `flag` is what lets an address be one that others can reach."""
-    host, _, port = text.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not host or not (port.isascii() and port.isdigit() and len(port) < 6 and int(port) < 1 << 16):
-        raise ServerError(f"{text!r} is not HOST:PORT; write for example 127.0.0.1:4242")
-    if not remote and not is_loopback(host):
-        raise ServerError(
-            f"{text} can be reached from other machines, and nobody is asked who they are there;"
-            f" add {flag} to listen on it all the same"
-        )
-    return Listen(host, int(port))
 
 
 class Door:
