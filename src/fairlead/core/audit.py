@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple, cast
 
+from fairlead.core.esi.table import Thing as EsiThing
 from fairlead.core.moment import Known, Moment, Stored, picturing
 from fairlead.core.rebuild import STEP, Mark, Picture, rebuilding
 from fairlead.core.steps import Steps
@@ -146,6 +147,8 @@ def parts(item: Told) -> tuple[str, Known]:
             return owner.uid, owner
         case ev.ThingSeen(uid, version, thing):
             return uid, Stored(version, thing)
+        case ev.EsiSeen(thing):
+            return thing.uid, cast("EsiThing", thing)
         case _:
             raise ValueError(f"{type(item).__name__} cannot be in a list")
 
@@ -160,6 +163,8 @@ def _gone(known: Known, uid: str, version: int) -> Told:
             return ev.OwnerGone(uid, version)
         case Stored():
             return ev.ThingGone(uid, version)
+        case _:
+            return ev.EsiGone(uid, version)
 
 
 # -- pictures ----------------------------------------------------------------------------------------
@@ -204,7 +209,7 @@ def miscounted(pictures: Pictures) -> list[str]:
 
 BATCH = 200
 """Objects in one event of a repair: some ten milliseconds for the engine."""
-_ORDER: Mapping[type, int] = {ev.NodeSeen: 1, ev.OwnerSeen: 2, ev.ThingSeen: 3, ev.PodSeen: 4}
+_ORDER: Mapping[type, int] = {ev.NodeSeen: 1, ev.OwnerSeen: 2, ev.ThingSeen: 3, ev.EsiSeen: 4, ev.PodSeen: 5}
 
 
 def repairs(found: Sequence[Found], since: int, recount: bool) -> Iterator[ev.Repaired]:

@@ -5,6 +5,8 @@ Called by `runtime.audit`. Pure. The kinds are those of docs/audit.md and label 
 
 from collections.abc import Sequence
 
+from msgspec import Struct, structs
+
 from fairlead.core.audit import Found, Pictures
 from fairlead.core.moment import Known, Stored
 from fairlead.core.rebuild import STEP, Row
@@ -12,10 +14,14 @@ from fairlead.core.steps import Steps
 from fairlead.core.surroundings import name_of as thing_name
 from fairlead.model import quantity
 from fairlead.model.audit import Difference
+from fairlead.model.batchjob import BatchJob
+from fairlead.model.esi import Testbed
 from fairlead.model.node import Node
 from fairlead.model.owner import Owner
 from fairlead.model.pod import Amounts, Pod
+from fairlead.model.scheduling import Scheduling
 
+EsiObject = Testbed | BatchJob | Scheduling
 COLUMNS = "columns"
 INVARIANT = "invariant"
 
@@ -50,6 +56,8 @@ def _told(found: Found) -> tuple[str, str, str]:
         aspect = _of_pods(here, there)
     elif isinstance(here, Node) and isinstance(there, Node):
         aspect = _of_nodes(here, there)
+    elif isinstance(here, EsiObject) and isinstance(there, EsiObject):
+        aspect = _of_esi(here, there)
     else:
         aspect = None
     if aspect is None:
@@ -74,18 +82,24 @@ def _of(here: Known, there: Known) -> str:
 def _family(found: Found) -> str:
     if found.kind in ("Pod", "Node"):
         return found.kind.lower()
-    return "object" if isinstance(found.here or found.there, Stored) else "owner"
+    match found.here or found.there:
+        case Stored():
+            return "object"
+        case Owner():
+            return "owner"
+        case _:
+            return "esi"
 
 
 def name_of(uid: str, known: Known) -> str:
     """What people call it; the uid of what has no name that says anything."""
     match known:
-        case Pod() | Owner():
-            return f"{known.namespace}/{known.name}"
         case Node():
             return known.name
         case Stored(_, thing):
             return "/".join(part for part in thing_name(uid, thing) if part)
+        case _:
+            return f"{known.namespace}/{known.name}"
 
 
 def describe(known: Known | None) -> str:
@@ -97,6 +111,8 @@ def describe(known: Known | None) -> str:
             return f"{known.phase} on {known.node}" if known.node else f"{known.phase} on no node"
         case Node():
             return f"a node with {amounts(known.allocatable)}"
+        case Testbed() | BatchJob() | Scheduling():
+            return f"{known.status.state}, version {known.version}"
         case _:
             return f"version {known.version}"
 
@@ -129,6 +145,23 @@ def _of_nodes(here: Node, there: Node) -> tuple[str, str, str] | None:
         keys = [key for key in keys if here.labels.get(key) != there.labels.get(key)]
         return "labels", _labels(here, keys), _labels(there, keys)
     return None
+
+
+def _of_esi(here: EsiObject, there: EsiObject) -> tuple[str, str, str] | None:
+    """What users write comes first, then the word that they read."""
+    if here.spec != there.spec:
+        mine, its = _fields(here.spec), _fields(there.spec)
+        names = ", ".join(name for name in {**mine, **its} if mine.get(name) != its.get(name))
+        return "spec", f"version {here.version}", f"version {there.version} with other {names or 'spec'}"
+    if here.status.state != there.status.state:
+        return "state", describe(here), describe(there)
+    return None
+
+
+def _fields(spec: Struct | None) -> dict[str, object]:
+    """By the names that users know them by."""
+    found = structs.fields(spec) if spec is not None else ()
+    return {field.encode_name: getattr(spec, field.name) for field in found}
 
 
 def _readiness(node: Node) -> str:

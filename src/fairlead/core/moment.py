@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairlead.core.esi.invariants import expected_holds
+from fairlead.core.esi.table import Thing as EsiThing
 from fairlead.core.rebuild import STEP, Holding, Mark, Picture, Row, Tally, implied, picture, row
 from fairlead.core.state import State
 from fairlead.core.steps import Steps
@@ -29,7 +30,7 @@ class Stored(NamedTuple):
     thing: Thing
 
 
-Known = Pod | Node | Owner | Stored
+Known = Pod | Node | Owner | Stored | EsiThing
 
 
 class Columns(NamedTuple):
@@ -52,6 +53,8 @@ class Moment(NamedTuple):
     node_rows: dict[str, int]
     owners: dict[str, Owner]
     things: dict[str, Shelf]
+    esi: dict[str, dict[str, EsiThing]]
+    """What external schedulers are about: kind -> uid -> object."""
     intents: dict[str, str]
     columns: Columns
     tombstones: dict[str, int]
@@ -79,6 +82,8 @@ class Moment(NamedTuple):
             return {
                 uid: Stored(version, shelf.things[name]) for uid, (name, version) in shelf.records.items()
             }
+        if kind in self.esi:
+            return self.esi[kind]
         return {uid: owner for uid, owner in self.owners.items() if owner.kind == kind}
 
     def marks(self) -> Iterator[Mark]:
@@ -88,6 +93,9 @@ class Moment(NamedTuple):
         for kind, shelf in self.things.items():
             for uid, (_, version) in shelf.records.items():
                 yield kind, uid, version
+        for kind, found in self.esi.items():
+            for uid, thing in found.items():
+                yield kind, uid, thing.version
 
 
 def take(state: State) -> Moment:
@@ -113,6 +121,7 @@ def take(state: State) -> Moment:
         node_rows={node.name: at for node, at in there.values()},
         owners=state.owners.copy(),
         things=state.surroundings.shelves(),
+        esi=state.esi.things(),
         intents={uid: intent.node for uid, intent in state.intents.items()},
         columns=columns,
         tombstones=state.tombstones.copy(),

@@ -35,6 +35,10 @@ def repair(state: State, event: Repaired, reduce: Reduce) -> None:
             case ev.ThingSeen(uid, version, thing):
                 _unbury(state, uid, event.at)
                 state.surroundings.doubt(thing, uid, version)
+            case ev.EsiSeen(thing):
+                _unbury(state, thing.uid, event.at)
+                if state.esi.versions.get(thing.uid) == thing.version:
+                    state.esi.versions[thing.uid] = thing.version - 1
             case _:
                 if _version(state, item) > item.version:
                     continue
@@ -68,6 +72,8 @@ def _version(state: State, gone: Told) -> int:
             known = state.owners.get(uid)
         case ev.ThingGone(uid):
             return state.surroundings.version_of(uid)
+        case ev.EsiGone(uid):
+            return state.esi.versions.get(uid, -1)
         case _:
             return -1
     return known.version if known is not None else -1

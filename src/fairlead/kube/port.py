@@ -91,7 +91,6 @@ class KubePort:
         self.stats: Stats = {}
         if registry is not None:
             registry.register(Tally(self.stats))
-        self._kinds = kinds
         self._esi = esi
         self._all: tuple[KindOf[Any], ...] = (*kinds, *(ESI_KINDS if esi else ()))
         self._book = ShapeBook(scheduler, *aliases)
@@ -122,7 +121,7 @@ class KubePort:
 
     async def relist(self) -> list[Listing]:
         """What the cluster has now of all that audits look at. KubeError if it cannot be listed."""
-        return await relist(self._client, self._kinds)
+        return await relist(self._client, self._all)
 
     async def catch_up(self) -> list[Event]:
         """Pods and nodes, and what external schedulers are about, as they are at this moment, told as lists.

@@ -73,7 +73,34 @@ class ThingGone(Struct, frozen=True, gc=False, tag="thing_gone"):
     version: int
 
 
-Told = PodSeen | PodGone | NodeSeen | NodeGone | OwnerSeen | OwnerGone | ThingSeen | ThingGone
+class EsiSeen(Struct, frozen=True, gc=False, tag="esi"):
+    """A custom resource of external schedulers, or an application made from one, exists like this.
+
+    The end of a list is a `Listed` whose kind is the tag of the thing; gone ones come as `EsiGone`.
+    """
+
+    thing: EsiThing
+
+
+class EsiGone(Struct, frozen=True, gc=False, tag="esi_gone"):
+    """Such an object does not exist any more."""
+
+    uid: str
+    version: int
+
+
+Told = (
+    PodSeen
+    | PodGone
+    | NodeSeen
+    | NodeGone
+    | OwnerSeen
+    | OwnerGone
+    | ThingSeen
+    | ThingGone
+    | EsiSeen
+    | EsiGone
+)
 """What the cluster tells of one object."""
 
 
@@ -218,22 +245,6 @@ class BindFailed(Struct, frozen=True, gc=False, tag="bind_failed"):
     grant: str
     error: BindError
     text: str = ""
-
-
-class EsiSeen(Struct, frozen=True, gc=False, tag="esi"):
-    """A custom resource of external schedulers, or an application made from one, exists like this.
-
-    The end of a list is a `Listed` whose kind is the tag of the thing; gone ones come as `EsiGone`.
-    """
-
-    thing: EsiThing
-
-
-class EsiGone(Struct, frozen=True, gc=False, tag="esi_gone"):
-    """Such an object does not exist any more."""
-
-    uid: str
-    version: int
 
 
 class ObjectFailed(Struct, frozen=True, gc=False, tag="object_failed"):

@@ -5,9 +5,9 @@ they hold); read by `control.esi` and the doors. Mutable inside, never shared; o
 not decide who gets a slot.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
-from fairlead.model.application import Account, Application
+from fairlead.model.application import Account, Application, EsiThing, tag_of
 from fairlead.model.batchjob import BatchJob, BatchJobStatus, JobState
 from fairlead.model.esi import Ref, SlotState, Testbed, TestbedStatus
 from fairlead.model.event import ObjectFailed
@@ -180,6 +180,14 @@ class Esi:
         testbed = self.find("Testbed", old.slots)
         if not kept and testbed in self.tables:
             self.seeking[testbed] = None
+
+    def things(self) -> dict[str, dict[str, Thing]]:
+        """All objects: tag -> uid -> object."""
+        found: dict[str, dict[str, Thing]] = {}
+        for shelf in (self.testbeds, self.jobs, self.schedulings, self.apps, self.accounts):
+            for uid, thing in shelf.items():
+                found.setdefault(tag_of(cast("EsiThing", thing)), {})[uid] = thing
+        return found
 
     @property
     def unsettled(self) -> bool:
