@@ -6,6 +6,7 @@ or needs special options takes `make_cluster`.
 
 import importlib.util
 import secrets
+import socket
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 from chaos import SEED
 
 from fairlead.localcluster import Cluster, NodeShape, UpOptions, bring_down, bring_up
+from fairlead.localcluster.components import PORT_RANGE
 from live import Kubectl, data_folder
 
 MakeCluster = Callable[..., Cluster]
@@ -29,6 +31,20 @@ def pytest_report_header() -> str:
 def unique_name() -> str:
     """A name that no other run on this machine uses at the same time."""
     return f"e2e-{secrets.token_hex(4)}"
+
+
+def free_port() -> int:
+    """A port on loopback for a server that starts later, or again: the system gives none of these to outgoing
+    connections meanwhile."""
+    for port in secrets.SystemRandom().sample(PORT_RANGE, 200):
+        with socket.socket() as found:
+            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                found.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    raise AssertionError("no free port on loopback")
 
 
 def plugin_build() -> Any:

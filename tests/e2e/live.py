@@ -20,13 +20,16 @@ import urllib.error
 import urllib.request
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
+
+import psycopg
 
 from fairlead.localcluster import Cluster
 from fairlead.model import quantity
 from fairlead.runtime import address
-from fairlead.store.embedded import running_postmaster
+from fairlead.store.embedded import EmbeddedServer, running_postmaster
 
 T = TypeVar("T")
 FAIRLEAD = str(Path(sys.executable).with_name("fairlead"))
@@ -145,6 +148,12 @@ class Scheduler:
 
         return until(look, f"{namespace}/{name} to be {' or '.join(states)}")
 
+    def kept(self, namespace: str, what: str = "first_seen") -> dict[str, int]:
+        """First sight (ms), or so, of each group that its store has by now: groups are written behind."""
+        question = f"SELECT name, {what} FROM group_record WHERE namespace = %s"
+        with psycopg.connect(EmbeddedServer(self.data).url, options="-c search_path=fairlead") as conn:
+            return dict(conn.execute(question, [namespace]).fetchall())
+
     def stop(self) -> None:
         assert self.process is not None
         self.process.terminate()
@@ -234,6 +243,15 @@ def placed(kubectl: Kubectl, name: str) -> str:
     return until(lambda: kubectl.get("pod", name)[0]["spec"].get("nodeName", ""), f"{name} to be bound")
 
 
+def finish(kubectl: Kubectl, *selector: str) -> None:
+    """Their kubelet says of these pods (`-lKEY=VALUE`) that they have come to a good end; they must run. So a
+    test sees what it wants to see of them before, however slow the machine is."""
+    names = [each["metadata"]["name"] for each in kubectl.get("pods", *selector)]
+    assert names, f"no pods of {selector}"
+    ended = json.dumps({"status": {"phase": "Succeeded"}})
+    kubectl("patch", "pods", *names, "--subresource=status", "--type=merge", f"--patch={ended}")
+
+
 def succeeded(kubectl: Kubectl, *names: str) -> bool:
     """Every one of these Jobs is complete."""
     jobs = {each["metadata"]["name"]: each for each in kubectl.get("jobs")}
@@ -261,6 +279,7 @@ class Sight(NamedTuple):
     node: str
     phase: str
     cpu: int
+    leaving: bool = False
 
     @property
     def holds(self) -> bool:
@@ -284,7 +303,8 @@ class Witness:
         self._cluster = cluster
         self._stopped = threading.Event()
         self._socket: socket.socket | None = None
-        self._version = self._list()
+        self._version = 0
+        self._list()
         self._thread = threading.Thread(target=self._run, name="witness", daemon=True)
 
     def __enter__(self) -> "Witness":
@@ -298,11 +318,23 @@ class Witness:
                 self._socket.shutdown(socket.SHUT_RDWR)
         self._thread.join(10)
 
-    def _list(self) -> int:
-        listing = self._cluster.client.get("/api/v1/pods").json()
+    def _list(self) -> None:
+        """All that is there now. What ended in a gap of the watch gave its room back at its beginning, as far
+        as can be known: who took its place there did nothing wrong."""
+        got = self._cluster.client.get("/api/v1/pods")
+        if not got.ok:
+            raise OSError(got.reason())  # an API server that comes or goes: it is asked again
+        listing = got.json()
+        latest = {sight.uid: sight for sight in self.sights}
+        there = {raw["metadata"]["uid"] for raw in listing["items"]}
+        for uid, sight in latest.items():
+            if uid not in there and sight.kind != "DELETED":
+                self.sights.append(sight._replace(at=time.monotonic(), version=self._version, kind="DELETED"))
         for raw in listing["items"]:
             self._learn("ADDED", raw)
-        return int(listing["metadata"]["resourceVersion"])
+            if (now := self.sights[-1]).uid in latest and not now.holds:
+                self.sights[-1] = now._replace(version=self._version)
+        self._version = int(listing["metadata"]["resourceVersion"])
 
     def _run(self) -> None:
         while not self._stopped.is_set():
@@ -320,6 +352,11 @@ class Witness:
         connection.request("GET", path)
         answer = connection.getresponse()
         self._socket = connection.sock
+        if answer.status != HTTPStatus.OK:
+            connection.close()
+            if answer.status == HTTPStatus.GONE:
+                self._list()
+            return
         rest = b""
         while not self._stopped.is_set():
             try:
@@ -333,7 +370,7 @@ class Witness:
             for line in lines:
                 event = json.loads(line)
                 if event["type"] == "ERROR":  # the version is too old: what was missed is in a list
-                    self._version = self._list()
+                    self._list()
                     return
                 if event["type"] != "BOOKMARK":
                     self._learn(event["type"], event["object"])
@@ -345,7 +382,7 @@ class Witness:
         sight = Sight(
             time.monotonic(), int(meta["resourceVersion"]), kind, meta["namespace"], meta["name"],
             meta["uid"], _group_of(raw), spec.get("nodeName", ""), raw["status"].get("phase", ""),
-            sum(quantity.milli(each) for each in wanted),
+            sum(quantity.milli(each) for each in wanted), "deletionTimestamp" in meta,
         )  # fmt: skip
         self.sights.append(sight)
 

@@ -55,6 +55,8 @@ def test_F1_F17_a_waiting_group_is_told_when_it_starts(
         assert story["promise"]["start"] == row["estimate"]
         assert [blocker["name"] for blocker in story["promise"]["after"]] == ["holds"]
 
+        kept = lambda: scheduler.kept(kubectl.namespace, "promised").get("waits")  # noqa: E731
+        until(lambda: kept() == row["promised"], "the promise to be in the store")
         scheduler.kill()
         scheduler.start()
         scheduler.wait_ready()

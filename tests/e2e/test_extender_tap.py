@@ -1,6 +1,7 @@
 """The real kube-scheduler asks the observing extender: candidates are recorded, placements stay as they are.
 
-It runs with deploy/kube-scheduler-config.yaml, of which only the address is replaced.
+It runs with deploy/kube-scheduler-config.yaml, of which only the address is replaced; and, where what is told
+is looked at, with all the time that a busy machine may need.
 """
 
 import asyncio
@@ -13,13 +14,14 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 import pytest
 import uvicorn
 import yaml
 
-from conftest import unique_name
+from conftest import free_port, unique_name
 from fairlead.api import tap
 from fairlead.api.server import listening
 from fairlead.localcluster import Cluster, ClusterError, UpOptions, bring_down, bring_up, components
@@ -37,7 +39,7 @@ CONFIGURATION = Path(__file__).resolve().parents[2] / "deploy" / "kube-scheduler
 HOST = "127.0.0.1"
 CPUS = {"a": 15, "b": 19, "c": 24, "d": 27}
 """Nodes with 4Gi per cpu, as each pod asks for: of 20 pods none finds two nodes of the same score."""
-PODS = 12
+PODS, FEW = 12, 5
 
 
 def now() -> int:
@@ -78,7 +80,7 @@ class Tap:
 
     def __init__(self) -> None:
         self.rows: list[Change] = []
-        self.port = 0
+        self.port = free_port()
         self._server: uvicorn.Server | None = None
         self._thread: threading.Thread | None = None
 
@@ -92,7 +94,6 @@ class Tap:
 
     def start(self) -> None:
         listener = listening(HOST, self.port, "")
-        self.port = listener.getsockname()[1]
         extender = Extender(Outlet(self._take, "extender", now).put, now)
         config = uvicorn.Config(tap.create_app(extender, HOST), lifespan="off", log_config=None)
         self._server = server = uvicorn.Server(config)
@@ -127,15 +128,23 @@ def observed() -> Iterator[Tap]:
         found.stop()
 
 
-@pytest.fixture(scope="module")
-def configuration(observed: Tap, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The file that users are given, with the address of this tap."""
+def told_to(folder: Path, url: str, **changes: Any) -> Path:
+    """The file that users are given, with this address and these changes of the extender."""
     told = yaml.safe_load(CONFIGURATION.read_text(encoding="utf-8"))
     (extender,) = told["extenders"]
-    extender["urlPrefix"] = f"{observed.url}{tap.PREFIX}"
-    file = tmp_path_factory.mktemp("scheduler") / "config.yaml"
+    extender |= {"urlPrefix": f"{url}{urlsplit(extender['urlPrefix']).path}", **changes}
+    file = folder / "config.yaml"
     file.write_text(yaml.safe_dump(told), encoding="utf-8")
     return file
+
+
+PATIENT = {"httpTimeout": "60s"}
+"""A tenth of a second is easily over on a busy machine, and then a pod is placed without being told of."""
+
+
+@pytest.fixture(scope="module")
+def configuration(observed: Tap, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return told_to(tmp_path_factory.mktemp("scheduler"), observed.url, **PATIENT)
 
 
 @pytest.fixture(scope="module")
@@ -162,10 +171,10 @@ def kubectl(plane: Cluster, request: pytest.FixtureRequest) -> Iterator[Kubectl]
     emptied(Kubectl(plane, name))
 
 
-def one_by_one(kubectl: Kubectl, prefix: str) -> list[str]:
+def one_by_one(kubectl: Kubectl, prefix: str, pods: int = PODS) -> list[str]:
     """Where kube-scheduler puts pods of which each comes when the one before it is bound."""
     nodes: list[str] = []
-    for number in range(PODS):
+    for number in range(pods):
         kubectl.create(pod(f"{prefix}-{number}"))
         nodes.append(placed(kubectl, f"{prefix}-{number}"))
     emptied(kubectl)
@@ -260,13 +269,15 @@ def test_RB8_who_gives_way_to_whom(observed: Tap, kubectl: Kubectl) -> None:
     uid = kubectl.get("pod", "urgent")[0]["metadata"]["uid"]
     assert (preempted.node, preempted.scheduler) == ("b", "default-scheduler")
     assert preempted.extra == {"by": uid}
-    assert found["urgent", "FailedScheduling"].at <= preempted.at <= row.at <= found["urgent", "Scheduled"].at
+    # It evicts in the background: that may be told before the failure or after it.
+    assert found["urgent", "FailedScheduling"].at <= row.at <= found["urgent", "Scheduled"].at
+    assert preempted.at <= found["urgent", "Scheduled"].at
 
 
 def test_RB8_placements_are_the_same_observed_or_not(
-    plane: Cluster, observed: Tap, kubectl: Kubectl, configuration: Path
+    plane: Cluster, observed: Tap, kubectl: Kubectl, configuration: Path, tmp_path: Path
 ) -> None:
-    """Alone, observed, with the tap down, with one that hangs, and observed again."""
+    """Alone, observed, with the tap down, observed again, and with one that hangs."""
     restarted(plane, None)
     alone = one_by_one(kubectl, "alone")
     assert sorted(alone) == expected(PODS)
@@ -276,19 +287,20 @@ def test_RB8_placements_are_the_same_observed_or_not(
     assert [len(observed.of(f"observed-{number}")) for number in range(PODS)] == [1] * PODS
     try:
         observed.stop()
-        assert one_by_one(kubectl, "down") == alone
-        with observed.silent():
-            assert one_by_one(kubectl, "hanging") == alone
+        assert one_by_one(kubectl, "down", FEW) == alone[:FEW]
     finally:
         observed.start()
+    assert one_by_one(kubectl, "again", FEW) == alone[:FEW]
+    assert [len(observed.of(f"again-{number}")) for number in range(FEW)] == [1] * FEW
+    restarted(plane, told_to(tmp_path, observed.url))
+    try:
+        observed.stop()
+        with observed.silent():
+            assert one_by_one(kubectl, "hanging", FEW) == alone[:FEW]
+    finally:
+        observed.start()
+        restarted(plane, configuration)
     assert not any(row.name.startswith(("down", "hanging")) for row in observed.rows)
-    assert one_by_one(kubectl, "again") == alone
-    assert [len(observed.of(f"again-{number}")) for number in range(PODS)] == [1] * PODS
-
-
-def free_port() -> int:
-    with socket.create_server((HOST, 0)) as listener:
-        return listener.getsockname()[1]
 
 
 @contextlib.contextmanager
@@ -338,11 +350,7 @@ def test_RB8_RB9_a_decision_is_whole_in_the_ledger(
 ) -> None:
     """The recorder as users run it: candidates, choice, bind, and why another pod was not placed."""
     port = free_port()
-    config = tmp_path / "config.yaml"
-    original = yaml.safe_load(CONFIGURATION.read_text(encoding="utf-8"))
-    prefix = original["extenders"][0]["urlPrefix"]
-    original["extenders"][0]["urlPrefix"] = prefix.replace("8081", str(port))
-    config.write_text(yaml.safe_dump(original), encoding="utf-8")
+    config = told_to(tmp_path, f"http://{HOST}:{port}", **PATIENT)
     with recorder(plane, data, port):
         restarted(plane, config)
         try:
