@@ -5,6 +5,7 @@ the work, created whether the API server listens or not. One seed draws all of i
 their ids, and they are the test's own: a cluster and a data folder made for it.
 """
 
+import contextlib
 import json
 import os
 import random
@@ -12,10 +13,11 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any, NamedTuple
 
-from checker import Interval, lost
+import psycopg
+from checker import Interval, lost, unended
 from checker_watch import Recorder
 
 from fairlead.localcluster import Cluster
@@ -125,6 +127,7 @@ class Chaos:
         self.blows: list[str] = []
         self._up: list[Interval] = []
         self._since = time.monotonic()
+        self._kubelet_waits = False
 
     @property
     def up(self) -> list[Interval]:
@@ -160,12 +163,21 @@ class Chaos:
             return self.scheduler.get("/readyz")[0] == 200
 
         until(lambda: self.cluster.healthy("kube-apiserver"), "the API server to be ready", 120)
+        self._wake_kubelet()
         try:
             until(ready, f"the scheduler to be ready after {self.blows[-1:]}", 180)
         except AssertionError as error:
             said = f"{self.scheduler.get('/readyz')}\n{self.scheduler.log[-6000:]}"
             raise AssertionError(f"{error}: {said}") from error
         self._since = time.monotonic()
+
+    def _wake_kubelet(self) -> None:
+        """The fake kubelet begins anew after the API server: by itself it would try again later and later,
+        and pods would run for a minute or more. Not before: one that finds no server for 15 s gives up."""
+        if self._kubelet_waits:
+            self.cluster.stop("kwok")
+            self.cluster.start("kwok")
+        self._kubelet_waits = False
 
     def calm(self) -> None:
         """After the last blow the controller manager begins anew: for pods that it asked of a server which
@@ -179,29 +191,34 @@ class Chaos:
         elif part == "database":
             postmaster = running_postmaster(self.scheduler.data)
             if postmaster is not None:  # the scheduler may be starting it at this moment
-                os.kill(postmaster, signal.SIGKILL)
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(postmaster, signal.SIGKILL)
         else:
             self.cluster.kill(part)
 
     def _restart(self, part: str) -> None:
-        """The database is the scheduler's own: it starts it again. The fake kubelet comes back with the API
-        server: by itself it would try again later and later, and pods would run for a minute or more."""
+        """The database is the scheduler's own: it starts it again."""
         if part == "scheduler":
             self.scheduler.start()
         elif part != "database":
             self.cluster.launch(part)
-            self.cluster.kill("kwok")
-            self.cluster.launch("kwok")
+            self._kubelet_waits = True
 
 
 def wait_complete(
     recorder: Recorder, scheduler: Scheduler, sizes: dict[str, int], patience: float = 300.0
 ) -> None:
-    """Until as many pods of each group (namespace/name) as it has members have come to a good end."""
+    """Until as many pods of each group (namespace/name) as it has members have come to a good end, and no pod
+    is on its way to one: a controller that was cut off may have made more."""
+
+    def over() -> bool:
+        history = recorder.history
+        return not lost(history, sizes) and not unended(history, sizes)
+
     try:
-        until(lambda: not lost(recorder.history, sizes), "all work to complete", patience, pause=1)
+        until(over, "all work to complete", patience, pause=0.5)
     except AssertionError as error:
-        left = lost(recorder.history, sizes)
+        left = [*lost(recorder.history, sizes), *unended(recorder.history, sizes)]
         rows = {space: scheduler.groups(space) for space in {group.split("/")[0] for group in left}}
         told = [rows[space].get(name) for space, name in (each.split(":")[0].split("/") for each in left)]
         raise AssertionError(f"{error}: {left}, {told}\n{scheduler.log[-4000:]}") from error
@@ -218,13 +235,24 @@ def queue(scheduler: Scheduler) -> Object:
     return json.loads(run.stdout)
 
 
-def differences(before: Object, after: Object, written: int = 3000) -> list[str]:
+def kept(scheduler: Scheduler, namespace: str) -> set[str]:
+    """Groups that the store has by now, once it answers: it may be about to be killed again."""
+
+    def look() -> list[set[str]]:
+        with contextlib.suppress(psycopg.OperationalError):
+            return [{*scheduler.kept(namespace)}]
+        return []
+
+    (found,) = until(look, "the store to answer")
+    return found
+
+
+def differences(before: Object, after: Object, known: Collection[str]) -> list[str]:
     """First sights and places in the queue that are not the same in two looks with a restart between them.
 
-    `written`: milliseconds; of groups younger than that the store may not have known at the first look.
+    `known`: groups that the store had before the restart; they are written behind.
     """
-    settled = before["as_of"] - written
-    old = {row["id"]: row for row in before["groups"] if 0 < row["first_seen"] < settled}
+    old = {row["id"]: row for row in before["groups"] if row["first_seen"] and row["name"] in known}
     new = {row["id"]: row for row in after["groups"]}
     both = [name for name in old if name in new]
     found = [

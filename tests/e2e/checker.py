@@ -332,6 +332,16 @@ def lost(history: History, sizes: Mapping[str, int]) -> list[str]:
     return [f"{group}: {len(good[group])} of {n}" for group, n in sizes.items() if len(good[group]) < n]
 
 
+def unended(history: History, sizes: Mapping[str, int]) -> list[str]:
+    """Pods of these groups that are still there and have not come to an end."""
+    last = {now.uid: now for now in sorted(pods(history), key=lambda m: m.version) if now.group in sizes}
+    return [
+        f"{now.group}: {now.name} is {now.phase}"
+        for now in last.values()
+        if not now.gone and now.phase not in ("Succeeded", "Failed")
+    ]
+
+
 # -- gangs ---------------------------------------------------------------------------------------------
 
 

@@ -18,7 +18,7 @@ from typing import Any
 from checker import History, Moment, moment
 
 PATHS = ("/api/v1/nodes", "/api/v1/pods")
-LISTS_PER_GAP = 400
+LISTS_PER_GAP = 2000
 """More lists than this are not asked for to look into one gap: then it is counted as not seen."""
 
 
@@ -203,5 +203,5 @@ class Recorder:
                     if now.version >= wanted.get(now.uid, now.version + 1):
                         del wanted[now.uid]
                 if time.monotonic() > deadline:
-                    raise AssertionError(f"the checker did not catch up on {each._path}")
+                    raise AssertionError(f"the checker did not catch up on {each.path}")
                 time.sleep(0.05)

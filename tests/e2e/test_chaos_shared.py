@@ -66,10 +66,11 @@ def test_L5_D4_a_job_gives_way_and_a_bare_pod_stays_and_says_so(plane: Cluster, 
         Scheduler(plane.kubeconfig, data) as scheduler,
     ):
         crowd(kubectl, recorder, job("gives-way", cpu="3", run="1h"), "gives-way")
-        until(lambda: races(scheduler) == 1, "the race to be counted")
+        until(lambda: races(scheduler) >= 1, "the race to be counted")
         until(lambda: placed_again(recorder, "gives-way"), "the Job's pod to be placed anew")
         crowd(kubectl, recorder, pod("stays", cpu="6", run="1h"), "stays")
         until(lambda: broken(scheduler, FULL) == [f"{FULL}/stays"], "the bare pod's group to be flagged")
+        until(lambda: races(scheduler) >= 2, "that race to be counted")
         assert races(scheduler) == 2
         recorder.catch_up()
         history = recorder.history
@@ -143,7 +144,7 @@ def at_rest(recorder: Recorder) -> Any:
     return recorder.history
 
 
-@pytest.mark.timeout(120 + 60 * ROUNDS)
+@pytest.mark.timeout(600 + 60 * ROUNDS)
 def test_L1_L5_D4_shared_nodes_under_kills(plane: Cluster, data: Path) -> None:
     draw = random.Random(SEED)
     ours = [drawn_work(draw, i, OURS, 4, walltime="10m") for i in range(ROUNDS * GROUPS_PER_ROUND)]

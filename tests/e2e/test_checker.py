@@ -19,6 +19,7 @@ from checker import (
     not_once,
     overcommitted,
     quantity,
+    unended,
 )
 from checker_watch import Follower, Gone
 
@@ -192,6 +193,15 @@ def test_a_group_that_ran_not_at_all_twice_or_badly_is_found() -> None:
         "ns/g: 1 of 2",
         "ns/h: 0 of 1",
     ]
+
+
+def test_a_pod_that_is_on_its_way_is_found() -> None:
+    sizes = {"ns/g": 2}
+    ends = [pod(1, "a", phase="Running"), pod(2, "a", phase="Succeeded")]
+    goes = [pod(3, "b", phase="Running"), pod(4, "b", phase="Running", gone=True)]
+    assert unended([*ends, *goes], sizes) == []
+    assert unended([*ends, goes[0]], sizes) == ["ns/g: b is Running"]
+    assert unended([goes[0]._replace(group="ns/h")], sizes) == []
 
 
 # -- gangs ---------------------------------------------------------------------------------------------
