@@ -11,6 +11,7 @@ queue order. Sources: see `core.backfill`.
 
 from collections.abc import Generator, Sequence
 from functools import cached_property
+from weakref import proxy
 
 from fairlead.core.advise import name_nodes
 from fairlead.core.apart import stuck
@@ -331,7 +332,8 @@ class Cycle:
         """What is promised; made when the first group is found that cannot start."""
         self.plain = False
         if self.snapshot.pool is not None:
-            return Pooled(self.snapshot, self.snapshot.pool, lambda: self.matcher)
+            me = proxy(self)  # held both ways, the snapshot would stay until the collector comes
+            return Pooled(self.snapshot, self.snapshot.pool, lambda: me.matcher)
         ahead = Ahead(self.snapshot, self.draft.free, self.company)
         for mark, end, duration in self.begun:
             ahead.started(shares(self.draft.log[mark:end]), duration)

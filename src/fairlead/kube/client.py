@@ -198,9 +198,10 @@ class ApiClient:
             async for chunk in response.content.iter_any():
                 yield chunk
         except TimeoutError as error:
-            raise Silent(f"the API server {self.access.server} has sent nothing for {idle:g} s") from error
+            text = f"the API server {self.access.server} has sent nothing for {idle:g} s"
+            raise Silent(text) from error.with_traceback(None)  # its frames hold the reader that holds it
         except (aiohttp.ClientError, OSError) as error:
-            raise unreachable(self.access, error) from error
+            raise unreachable(self.access, error) from error.with_traceback(None)
 
 
 def _socket(address: tuple[Any, ...]) -> socket.socket:
