@@ -13,6 +13,7 @@ from fairlead.api.esi import openapi, shapes
 from fairlead.api.esi.access import Unguarded
 from fairlead.api.esi.doors import Doors
 from fairlead.model.esi import Ref
+from fairlead.model.scheduling import SchedulingStatus
 from fairlead.runtime.errors import ClusterError
 from fairlead.sim.esi_cluster import SimulatedCluster
 
@@ -110,8 +111,26 @@ async def test_nothing_is_answered_before_the_first_lists_are_in():
 async def test_a_standby_answers_from_the_cluster_and_says_that_it_stands_by():
     async with served(standby=lambda: "standby: b leads") as esi:
         answer = await esi.ask("GET", "/external/testbeds/tb")
-    assert answer.headers["fairlead-standby"] == "standby: b leads"
+        made = await esi.ask("POST", "/external/schedulings", {"name": "s", "testBed": "tb", "queue": ["j1"]})
+        noted = await esi.ask("PUT", "/external/jobs", {"name": "j1", "externalScheduler": {}})
+        ended = await esi.ask("DELETE", "/external/schedulings/s")
+        again = await esi.ask("DELETE", "/external/schedulings/s")
     assert answer.json()["state"] == "SUCCESS"
+    answers = (answer, made, noted, ended, again)
+    assert [each.status_code for each in answers] == [200, 200, 200, 200, 304]
+    assert {each.headers["fairlead-standby"] for each in answers} == {"standby: b leads"}
+
+
+async def test_who_has_just_been_elected_shows_what_the_cluster_has_until_it_has_taken_over():
+    """What it would make of the objects is as old as its first sight of them."""
+    async with served() as esi:
+        await esi.scheduling("s", queue=["j1"])
+        await esi.reaches("s", "AwaitingCompletionState")
+        state = esi.world.engine.state
+        uid = esi.world.uid("Scheduling", "s")
+        state.esi.status[uid] = SchedulingStatus()
+        state.esi.epoch -= 1
+        assert (await esi.get("/external/schedulings/s"))["state"] == "AwaitingCompletionState"
 
 
 # -- ETags -------------------------------------------------------------------------------------------

@@ -333,7 +333,7 @@ def test_every_thing_of_external_schedulers_is_watched() -> None:
         "SparkApplication", "FlinkDeployment", "FlinkCluster", "ApplicationJob", "JobSet",
     }  # fmt: skip
     assert {home.path for home in HOMES.values()} >= {
-        kind.path for kind in ESI_KINDS if kind.name != "ServiceAccount"
+        kind.path for kind in ESI_KINDS if kind.name not in ("ServiceAccount", "PriorityClass")
     }
 
 
@@ -365,7 +365,9 @@ async def test_custom_resources_are_told_as_they_come_and_go(api: FakeApi) -> No
     await client.close()
 
 
-async def test_a_kind_that_the_server_knows_no_longer_has_no_objects(api: FakeApi) -> None:
+async def test_a_kind_that_the_server_knows_no_longer_has_no_objects_until_it_does_again(
+    api: FakeApi,
+) -> None:
     async def first(request: web.Request) -> web.StreamResponse:
         return await api.stream(request, [event("ADDED", a_testbed("t", "u1", 5)), bookmark(9, end=True)])
 
@@ -373,9 +375,11 @@ async def test_a_kind_that_the_server_knows_no_longer_has_no_objects(api: FakeAp
     api.fault("GET", "testbeds", first, *(gone,) * 8)
     (kind,) = [each for each in ESI_KINDS if each.name == "Testbed"]
     client, inbox = ApiClient(api.access), ListInbox()
-    reflector = Reflector(client, kind, inbox, SyncGate([kind]), {}, backoff=(0.001, 0.001), absent=3600)
+    reflector = Reflector(client, kind, inbox, SyncGate([kind]), {}, backoff=(0.001, 0.001), absent=0.001)
+    api.streams = [[event("ADDED", a_testbed("t", "u2", 20)), bookmark(21, end=True)], [3600.0]]
     task = asyncio.create_task(reflector.run())
-    await inbox.until(lambda events: Listed("Testbed", (), 9) in events)
+    events = await inbox.until(lambda events: Listed("Testbed", ("u2",), 21) in events and events)
+    assert events.count(Listed("Testbed", (), 9)) == 1
     task.cancel()
     await client.close()
 

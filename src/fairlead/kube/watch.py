@@ -43,8 +43,8 @@ LONGEST_WISH = 60.0
 """No longer than this is waited on a server's word (Retry-After)."""
 TRIES = 3
 """After so many faults in a row that are not the server's load, a list is the safer way on."""
-ABSENT = 60.0
-"""Seconds until a server that did not know a kind is asked again."""
+ABSENT = 10.0
+"""Seconds until a server that did not know a kind is asked again: its definition may be applied any time."""
 LOG_EVERY = 30.0
 INITIAL_END = "k8s.io/initial-events-end"
 
@@ -149,6 +149,8 @@ class Reflector:
         self._doubtful = start > 0
         """True after a watch: what answers next may be a server with another past."""
         self._streaming = True
+        self._unknown = False
+        """True while the server does not know this kind."""
         self._failures = 0
         self._logged = -LOG_EVERY
 
@@ -212,8 +214,11 @@ class Reflector:
         except ApiError as error:
             if error.status != 404 or not self._kind.optional:
                 raise
-            gone = [Listed(self._kind.name, (), self._highest)] if self._highest else []
-            self._put([*gone, *self._gate.listed(self._kind)])
+            if not self._unknown:
+                self._unknown = True
+                log.info("the server does not know this kind", kind=self._kind.name, again_in=self._absent)
+                gone = [Listed(self._kind.name, (), self._highest)] if self._highest else []
+                self._put([*gone, *self._gate.listed(self._kind)])
             self._count(f"absent_{self._kind.name}")
             await asyncio.sleep(self._absent)
 
@@ -298,6 +303,7 @@ class Reflector:
             events.insert(0, Rewound(self._kind.name))
         self._put([*events, *self._gate.listed(self._kind)])
         self._version, self._highest, self._doubtful = str(version), version, False
+        self._unknown = False
         self._count(f"listed_{self._kind.name}", len(found.items))
         log.info("listed", kind=self._kind.name, objects=len(found.items), version=version)
 

@@ -42,7 +42,8 @@ class Change(NamedTuple):
 
 
 class Picture:
-    """`standby`: who leads instead; then statuses are those that the cluster has, for ours stand still."""
+    """`standby`: who leads instead. Statuses are those that the cluster has while somebody else leads, and
+    until this one has taken over: its own are from when it first saw each object."""
 
     def __init__(self, standby: Callable[[], str] = str) -> None:
         self._standby = standby
@@ -60,7 +61,7 @@ class Picture:
     def look(self, state: State) -> list[Change]:
         """Take in what is new in the state."""
         esi, changes = state.esi, list[Change]()
-        own = {} if self._standby() else esi.status
+        own = {} if self._standby() or esi.epoch != state.epoch else esi.status
         self._look("testbeds", esi.testbeds, own, changes)
         self._look("jobs", esi.jobs, own, changes)
         self._look("schedulings", esi.schedulings, own, changes)

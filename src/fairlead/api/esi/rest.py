@@ -82,12 +82,15 @@ class Rest:
         return self._answer(request, found.body, tags.of_one(found.thing.version, found.body))
 
     def _answer(self, request: Request, body: bytes, tag: str) -> Response:
-        headers = {**HEADERS, "ETag": tag, "Cache-Control": "no-cache"}
-        if standby := self.desk.standby():
-            headers["Fairlead-Standby"] = standby
+        headers = {**self._headers(), "ETag": tag, "Cache-Control": "no-cache"}
         if tags.same(request, tag):
             return Response(None, 304, headers)
         return Response(body + b"\n", 200, headers, media_type="application/json")
+
+    def _headers(self) -> dict[str, str]:
+        """Of every answer: one that stands by says so, for what comes of a write is for the leader."""
+        standby = self.desk.standby()
+        return {**HEADERS, "Fairlead-Standby": standby} if standby else dict(HEADERS)
 
     # -- writes --------------------------------------------------------------------------------------
 
@@ -169,7 +172,7 @@ class Rest:
         shown = seen()
         body = shown.body if shown is not None else encoded(thing, thing.status)
         version = shown.thing.version if shown is not None else thing.version
-        headers = {**HEADERS, "ETag": tags.of_one(version, body)}
+        headers = {**self._headers(), "ETag": tags.of_one(version, body)}
         return Response(body + b"\n", 200, headers, media_type="application/json")
 
     async def delete_scheduling(self, request: Request) -> Response:
@@ -186,7 +189,7 @@ class Rest:
             if error.status != 404:
                 raise refused(error) from error
             tags.hold(request, None, f"the Scheduling {ref}")
-            return Response(None, 304, HEADERS)
+            return Response(None, 304, self._headers())
         last = picture.of("schedulings", ref)
         thing = wire.scheduling(msgspec.json.encode(raw))
 
@@ -199,7 +202,7 @@ class Rest:
                 500, f"the deletion of {ref} was asked for, and it is still there: {_why(raw)}"
             )
         body = last.body if last is not None else encoded(thing, thing.status)
-        return Response(body + b"\n", 200, HEADERS, media_type="application/json")
+        return Response(body + b"\n", 200, self._headers(), media_type="application/json")
 
 
 def _both(path: str, answer: Callable[[Request], Awaitable[Response]], method: str) -> list[Route]:
