@@ -194,6 +194,13 @@ def test_a_service_account_is_read() -> None:
         applications.account(b'{"metadata": {"name": "a"}}')
 
 
+def test_a_priority_class_is_read() -> None:
+    found = applications.priority_class(json.dumps({"metadata": META, "value": 1000}).encode())
+    assert (found.uid, found.version, found.namespace, found.name) == ("u1", 7, "", "a")
+    with pytest.raises(ValueError, match="no uid"):
+        applications.priority_class(b'{"metadata": {"name": "a"}}')
+
+
 anything = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.sampled_from(["True", "Failed"]),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),

@@ -9,7 +9,7 @@ import yaml
 from fairlead.cli import recorder as command
 from fairlead.kube.access import ESI_ENROL, ESI_NEEDED, NEEDED, Right, to_elect
 from fairlead.kube.observe import needed
-from fairlead.model.esi import GHOST_PRIORITY, GROUP, PRIORITY
+from fairlead.model.esi import CLASSES, GHOST_PRIORITY, GROUP, PRIORITY
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 
@@ -110,5 +110,5 @@ def test_users_of_a_namespace_get_the_custom_resources_with_it():
 def test_priority_classes_have_ESIs_names_and_order():
     found = named("esi.yaml")
     executors, ghosts = (found["PriorityClass", name] for name in (PRIORITY, GHOST_PRIORITY))
-    assert (executors["value"], ghosts["value"]) == (1000, 100)
+    assert (executors["value"], ghosts["value"]) == (1000, 100) == tuple(CLASSES.values())
     assert ghosts["preemptionPolicy"] == "Never"

@@ -246,6 +246,32 @@ def test_a_missing_service_account_is_named_and_waited_for():
     assert world.job("j1").problems == []
 
 
+def test_a_missing_priority_class_is_named_and_waited_for():
+    """Every cluster has classes of its own; which lack tells it."""
+    world = yard(jobs="j1 j2")
+    world.priority_class("system-node-critical")
+    queue(world, "s", "j1")
+    comes(world, "BatchJob", "j1", "SubmittedState")
+    world.run(60_000)
+    status = world.job("j1")
+    said = (
+        "priority class high-priority does not exist, and pods that name it are refused: apply"
+        " deploy/esi.yaml, or kubectl create priorityclass high-priority --value=1000"
+    )
+    assert status.state == "SubmittedState" and status.problems == [said]
+    (condition,) = [each for each in status.conditions if each.error]
+    assert (condition.condition, condition.error) == ("AWAIT_PRIORITY_CLASS_CONDITION", said)
+    assert world.app_of("j1") is None
+    world.priority_class("high-priority")
+    comes(world, "BatchJob", "j1", "RunningState")
+    assert world.job("j1").problems == []
+    world.lose_class("high-priority")
+    queue(world, "t", "j2")
+    comes(world, "BatchJob", "j2", "SubmittedState")
+    world.run(1_000)
+    assert world.job("j2").problems == [said] and world.job("j1").problems == []
+
+
 def test_a_job_without_a_readable_spec_is_failed_until_it_is_repaired():
     world = yard(jobs="")
     put(world, "j1", {})

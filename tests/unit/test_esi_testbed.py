@@ -265,6 +265,27 @@ def test_ghosts_that_the_cluster_refuses_are_a_problem_that_says_why():
     assert world.testbed("tb").problems == []
 
 
+def test_a_missing_priority_class_of_ghosts_is_named_and_nothing_is_tried_until_it_is_there():
+    world = yard(nodes=1, hold="none")
+    world.refusing["create", "Pod"] = (403, "no PriorityClass with name testbed-preemptee was found")
+    world.put(bed(hold="pods"))
+    world.run(1_000)
+    assert "cannot be created" in world.testbed("tb").problems[0]
+    asked = len(created(world, "Pod"))
+    world.priority_class("system-node-critical")
+    world.run(60_000)
+    assert world.testbed("tb").problems == [
+        "priority class testbed-preemptee does not exist, and pods that name it are refused: apply"
+        " deploy/esi.yaml, or kubectl create priorityclass testbed-preemptee --value=100"
+    ]
+    assert world.testbed("tb").state == "ERROR" and len(created(world, "Pod")) == asked
+    del world.refusing["create", "Pod"]
+    world.priority_class("testbed-preemptee")
+    until(world, lambda: len(live(world)) == 2)
+    world.run(1_000)
+    assert world.testbed("tb").problems == []
+
+
 # -- deletion, restart -------------------------------------------------------------------------------------
 
 

@@ -98,6 +98,7 @@ ESI_NEEDED = (
     Right("create", "jobs", "batch"),
     Right("create", "pods"),
     *(Right(verb, "serviceaccounts") for verb in ("list", "watch")),
+    *(Right(verb, "priorityclasses", "scheduling.k8s.io") for verb in ("list", "watch")),
     Right("create", "tokenreviews", "authentication.k8s.io"),
     Right("create", "subjectaccessreviews", "authorization.k8s.io"),
 )

@@ -13,7 +13,7 @@ import msgspec
 from fairlead.kube.paths import HOMES
 from fairlead.kube.things import SOURCE
 from fairlead.kube.translate import Body, Counter, EsiKind, complain
-from fairlead.model.application import Account, BatchV1Job, EsiThing, tag_of
+from fairlead.model.application import Account, BatchV1Job, EsiThing, PriorityClass, tag_of
 from fairlead.model.batchjob import AppKind
 from fairlead.model.esi import MANAGED_LABEL
 from fairlead.model.event import EsiGone, EsiSeen
@@ -46,4 +46,5 @@ ESI_KINDS = (
     _kind("Scheduling", HOMES["Scheduling"].path, esi.scheduling),
     *(_application(kind) for kind in AppKind),
     _kind(tag_of(Account), "/api/v1/serviceaccounts", applications.account),
+    _kind(tag_of(PriorityClass), "/apis/scheduling.k8s.io/v1/priorityclasses", applications.priority_class),
 )

@@ -63,6 +63,15 @@ class Account(Struct, frozen=True, tag="ServiceAccount", omit_defaults=True):
     name: str
 
 
+class PriorityClass(Struct, frozen=True, tag="PriorityClass", omit_defaults=True):
+    """scheduling.k8s.io/v1 PriorityClass: without the one that it names a pod is refused. Of no namespace."""
+
+    uid: str
+    version: int
+    name: str
+    namespace: str = ""
+
+
 EsiThing = (
     Testbed
     | BatchJob
@@ -73,6 +82,7 @@ EsiThing = (
     | BatchV1Job
     | JobSet
     | Account
+    | PriorityClass
 )
 ESI_THINGS = (
     Testbed,
@@ -84,6 +94,7 @@ ESI_THINGS = (
     BatchV1Job,
     JobSet,
     Account,
+    PriorityClass,
 )
 APP_KINDS: dict[type[Application], AppKind] = {
     SparkApplication: AppKind.SPARK,

@@ -18,6 +18,8 @@ SCHEDULER = "external-scheduler"
 """The schedulerName of application pods; Fairlead answers to it beside its own (`Settings.aliases`)."""
 PRIORITY = "high-priority"
 GHOST_PRIORITY = "testbed-preemptee"
+CLASSES = {PRIORITY: 1000, GHOST_PRIORITY: 100}
+"""The PriorityClasses of application and ghost pods, and their values."""
 
 TESTBED_LABEL = f"{PREFIX}slots-resource-name"
 """On application and ghost pods: the name of the Testbed in their namespace. Makes a pod one of ESI's."""

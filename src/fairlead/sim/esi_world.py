@@ -15,7 +15,7 @@ from msgspec import structs
 
 from fairlead.model import command as cmd
 from fairlead.model import event as ev
-from fairlead.model.application import ESI_THINGS, Account, EsiThing, tag_of
+from fairlead.model.application import ESI_THINGS, Account, EsiThing, PriorityClass, tag_of
 from fairlead.model.batchjob import AppKind, BatchJob, BatchJobStatus
 from fairlead.model.esi import SCHEDULER, Ref, Testbed, TestbedStatus
 from fairlead.model.node import Node
@@ -59,6 +59,8 @@ class EsiWorld(World):
         self.objects = Objects(self._next_version, lambda: self.now, self._changed)
         self.operators = Operators(self, self.objects, run_times or RunTimes())
         self.accounts: dict[str, Account] = {}
+        self.classes: dict[str, PriorityClass] = {}
+        """By name. None at all means that nobody looks: a cluster always has some."""
         self.events: list[cmd.Announce] = []
         """Kubernetes Events that the engine wrote."""
         self.refusing: dict[tuple[str, str], tuple[int, str]] = {}
@@ -98,6 +100,15 @@ class EsiWorld(World):
         made = Account(f"sa-{namespace}-{name}", self._next_version(), namespace, name)
         self.accounts[made.uid] = made
         self._tell_watch(ev.EsiSeen(made))
+
+    def priority_class(self, name: str) -> None:
+        """A PriorityClass is created."""
+        self.classes[name] = made = PriorityClass(f"class-{name}", self._next_version(), name)
+        self._tell_watch(ev.EsiSeen(made))
+
+    def lose_class(self, name: str) -> None:
+        """It is deleted."""
+        self._tell_watch(ev.EsiGone(self.classes.pop(name).uid, self._next_version()))
 
     def node(
         self,
@@ -188,6 +199,7 @@ class EsiWorld(World):
             return super().listing(source)
         things: list[EsiThing] = [self._read(raw) for raw in self.objects.all()]
         things += self.accounts.values()
+        things += self.classes.values()
         events: list[ev.Event] = [ev.EsiSeen(thing) for thing in things]
         uids: dict[str, list[str]] = {tag_of(kind): [] for kind in ESI_THINGS}
         for thing in things:

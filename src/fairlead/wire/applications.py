@@ -19,6 +19,7 @@ from fairlead.model.application import (
     FlinkCluster,
     FlinkDeployment,
     JobSet,
+    PriorityClass,
     SparkApplication,
 )
 from fairlead.model.batchjob import AppKind
@@ -70,6 +71,11 @@ READERS: dict[AppKind, Callable[[Body], Application]] = {
 def account(raw: Body) -> Account:
     meta = metadata_of(tree(raw))
     return Account(meta.uid, version_of(meta.resource_version), meta.namespace, meta.name)
+
+
+def priority_class(raw: Body) -> PriorityClass:
+    meta = metadata_of(tree(raw))
+    return PriorityClass(meta.uid, version_of(meta.resource_version), meta.name)
 
 
 def _read(raw: Body, form: type[A], verdict: Callable[[Json, Json], Verdict]) -> A:

@@ -26,7 +26,7 @@ from msgspec import structs
 from fairlead.control.esi import apps
 from fairlead.control.esi import jobs as ask
 from fairlead.control.esi.jobs import Run
-from fairlead.control.esi.terms import ACTIVE, Round, backoff, later
+from fairlead.control.esi.terms import ACTIVE, Round, backoff, later, no_class
 from fairlead.control.esi.writing import asks, create, delete, forget
 from fairlead.core.esi.asking import why
 from fairlead.core.esi.feed import home_of
@@ -34,11 +34,13 @@ from fairlead.core.esi.table import STARTED
 from fairlead.model.application import APP_KINDS
 from fairlead.model.batchjob import BatchJob, BatchJobStatus, JobCondition, JobState, ScheduledEvent
 from fairlead.model.command import ObjectRef
+from fairlead.model.esi import PRIORITY
 from fairlead.model.event import ObjectFailed
 
 _STEPS = 20
 _SHOWN = 4
 ACCOUNT = "AWAIT_SERVICE_ACCOUNT_CONDITION"
+PRIORITY_CLASS = "AWAIT_PRIORITY_CLASS_CONDITION"
 
 
 # -- what a step does --------------------------------------------------------------------------------------
@@ -254,11 +256,17 @@ def _create(run: Run) -> None:
     create(run.round, apps.build(job, testbed, slots))
 
 
-def _lacking(run: Run) -> str:
-    """The service account that its driver needs and that does not exist; "" if there is none."""
+def _lacking(run: Run) -> dict[str, str]:
+    """What its pods need and the cluster does not have: condition -> what to do about it."""
     job, name = run.job, ask.verdict(run.round, run.job).account
-    there = not name or ("ServiceAccount", job.namespace, name) in run.esi.names
-    return "" if there else name
+    found: dict[str, str] = {}
+    if run.app is None and name and ("ServiceAccount", job.namespace, name) not in run.esi.names:
+        found[ACCOUNT] = (
+            f"service account {name} does not exist in namespace {job.namespace}: create it, or name another"
+        )
+    if run.esi.lacks(PRIORITY):
+        found[PRIORITY_CLASS] = no_class(PRIORITY)
+    return found
 
 
 def _said(run: Run) -> list[str] | None:
@@ -266,9 +274,8 @@ def _said(run: Run) -> list[str] | None:
     status = run.status
     if status.state not in (JobState.SUBMITTED, JobState.SCHEDULED):
         return None
-    name = _lacking(run) if status.state is JobState.SUBMITTED and run.app is None else ""
-    if name:
-        return [_no_account(run, name)]
+    if status.state is JobState.SUBMITTED and (lacking := _lacking(run)):
+        return list(lacking.values())
     refused = {run.esi.refused[pod.uid]: None for pod in run.pods if pod.uid in run.esi.refused}
     return list({**refused, **_without_slot(run)})[:_SHOWN]
 
@@ -282,21 +289,13 @@ def _without_slot(run: Run) -> dict[str, None]:
     return {f"pod {pod.name}: {why(run.round.state, pod)}": None for pod in islice(waiting, _SHOWN)}
 
 
-def _no_account(run: Run, name: str) -> str:
-    return (
-        f"service account {name} does not exist in namespace {run.job.namespace}: create it, or name another"
-    )
-
-
 def _conditions(run: Run) -> list[JobCondition]:
     """The questions of its present state, all of which say no: else it would have moved on."""
     status, job = run.status, run.job
     before = {each.condition: each for each in status.conditions}
     asked = {step.name: "" for step in MACHINE[status.state] if step.name}
-    if status.state is JobState.SUBMITTED and run.app is None:
-        lacking = _lacking(run)
-        if lacking:
-            asked[ACCOUNT] = _no_account(run, lacking)
+    if status.state is JobState.SUBMITTED:
+        asked |= _lacking(run)
     if status.state is JobState.PENDING_DELETION:
         asked[_GONE.name] = ask.kept(run)
     found: list[JobCondition] = []

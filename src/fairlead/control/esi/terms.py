@@ -15,7 +15,7 @@ from fairlead.core.poison import moves, tripped
 from fairlead.core.state import State
 from fairlead.model.batchjob import BatchJob, BatchJobStatus
 from fairlead.model.command import Command, ObjectRef
-from fairlead.model.esi import Ref, SlotState, Testbed
+from fairlead.model.esi import CLASSES, Ref, SlotState, Testbed
 from fairlead.model.scheduling import FailurePolicy, OnFailure, Scheduling, SchedulingState
 
 ACTIVE = (SchedulingState.CONFIRMATION, SchedulingState.SUBMISSION, SchedulingState.AWAITING_COMPLETION)
@@ -200,6 +200,14 @@ def names(refs: Sequence[Ref], most: int = 4) -> str:
     """Names for people."""
     shown = ", ".join(ref.name for ref in refs[:most])
     return f"{shown} and {len(refs) - most} more" if len(refs) > most else shown
+
+
+def no_class(priority: str) -> str:
+    """What to do about a PriorityClass that does not exist."""
+    return (
+        f"priority class {priority} does not exist, and pods that name it are refused: apply deploy/esi.yaml,"
+        f" or kubectl create priorityclass {priority} --value={CLASSES[priority]}"
+    )
 
 
 def wrong(scheduling: Scheduling) -> str:

@@ -15,7 +15,7 @@ taken. Ghosts that are in the way of nobody stay; who starts a pod in a slot del
 
 from typing import Any
 
-from fairlead.control.esi.terms import Round
+from fairlead.control.esi.terms import Round, no_class
 from fairlead.control.esi.writing import asks, create, delete, forget
 from fairlead.core.esi.feed import is_ghost
 from fairlead.core.esi.numbering import read
@@ -104,13 +104,13 @@ def _shown(round: Round, slot: Slot) -> SlotStatus:
 def _ghosts(round: Round, testbed: Testbed, table: SlotTable | None) -> None:
     """Delete those that hold nothing that they should, make those that are missing."""
     right: dict[str, None] = {}
-    wanted = testbed.spec is not None and testbed.spec.fairlead.hold_capacity is HoldCapacity.PODS
+    wanted, lacks = _wants_ghosts(testbed), round.esi.lacks(GHOST_PRIORITY)
     for slot in table.slots.values() if table is not None and wanted else ():
         ghost = round.state.pods.get(slot.ghost)
         if ghost is not None and table is not None and _fits(table, ghost) and slot.fits:
             if slot.state is not SlotState.OCCUPIED:  # else a pod has come beside it: there was room to spare
                 right[ghost.uid] = None
-        elif ghost is None and slot.state is SlotState.FREE:
+        elif ghost is None and slot.state is SlotState.FREE and not lacks:
             _make(round, testbed, slot)
     for uid in round.esi.pods.get(testbed.ref, {}):
         pod = round.state.pods.get(uid)
@@ -120,6 +120,10 @@ def _ghosts(round: Round, testbed: Testbed, table: SlotTable | None) -> None:
         if uid not in right and not pod.deleting:
             ref = of_pod(pod)
             delete(round, ObjectRef(ref.kind, ref.namespace, ref.name, ref.uid), grace=0)
+
+
+def _wants_ghosts(testbed: Testbed) -> bool:
+    return testbed.spec is not None and testbed.spec.fairlead.hold_capacity is HoldCapacity.PODS
 
 
 def _his_ghost(pod: Pod, testbed: Testbed) -> bool:
@@ -195,7 +199,9 @@ def _resources(requests: dict[str, str]) -> dict[str, Any]:
 
 
 def _ghost_problem(round: Round, testbed: Testbed) -> str:
-    """Why ghost pods are missing, if the cluster refuses them."""
+    """Why ghost pods are missing, if the cluster refuses them or would."""
+    if _wants_ghosts(testbed) and round.esi.lacks(GHOST_PRIORITY):
+        return no_class(GHOST_PRIORITY)
     prefix = f"ghostpod-{testbed.name}-on-"
     failed = [
         each

@@ -11,7 +11,7 @@ from fairlead.core.esi.table import Thing
 from fairlead.core.state import State
 from fairlead.core.tombstones import bury
 from fairlead.model import event as ev
-from fairlead.model.application import ESI_THINGS, Account, Application, BatchV1Job, tag_of
+from fairlead.model.application import ESI_THINGS, Account, Application, BatchV1Job, PriorityClass, tag_of
 from fairlead.model.batchjob import AppKind, BatchJob
 from fairlead.model.esi import BATCH_JOB, GHOST_LABEL, TESTBED_LABEL, Ref, Testbed
 from fairlead.model.pod import Pod
@@ -187,6 +187,8 @@ def _shelf(state: State, thing: Thing) -> dict[str, Thing]:
             shelf = esi.apps
         case Account():
             shelf = esi.accounts
+        case PriorityClass():
+            shelf = esi.classes
     return cast("dict[str, Thing]", shelf)
 
 
@@ -201,7 +203,7 @@ def _forget(state: State, uid: str) -> None:
     esi = state.esi
     if esi.versions.pop(uid, None) is None:
         return
-    for each in (esi.testbeds, esi.jobs, esi.schedulings, esi.apps, esi.accounts):
+    for each in esi.shelves:
         thing = cast("dict[str, Thing]", each).pop(uid, None)
         if thing is not None:
             tag = tag_of(cast("Testbed", thing))
@@ -231,6 +233,9 @@ def _overcome(state: State, thing: Thing, old: Thing | None) -> None:
         return
     namespace, name = thing.namespace, thing.name
     failures.pop((_kind(tag_of(cast("Testbed", thing))), namespace, name), None)
+    if isinstance(thing, PriorityClass) and old is None:
+        for key in [key for key in failures if key[0] == "Pod"]:
+            del failures[key]
     if not isinstance(thing, Testbed | BatchJob) or _asks_as(old, thing):
         return
     ghosts = f"ghostpod-{name}-on-"

@@ -5,16 +5,16 @@ they hold); read by `control.esi` and the doors. Mutable inside, never shared; o
 not decide who gets a slot.
 """
 
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
-from fairlead.model.application import Account, Application, EsiThing, tag_of
+from fairlead.model.application import Account, Application, EsiThing, PriorityClass, tag_of
 from fairlead.model.batchjob import BatchJob, BatchJobStatus, JobState
 from fairlead.model.esi import Ref, SlotState, Testbed, TestbedStatus
 from fairlead.model.event import ObjectFailed
 from fairlead.model.pod import Amounts
 from fairlead.model.scheduling import Scheduling, SchedulingStatus
 
-Thing = Testbed | BatchJob | Scheduling | Application | Account
+Thing = Testbed | BatchJob | Scheduling | Application | Account | PriorityClass
 Status = TestbedStatus | BatchJobStatus | SchedulingStatus
 STARTED = (JobState.SUBMITTED, JobState.SCHEDULED, JobState.RUNNING)
 """The application of a BatchJob in these states is to be there, and has not ended."""
@@ -107,6 +107,7 @@ class Esi:
         self.schedulings: dict[str, Scheduling] = {}
         self.apps: dict[str, Application] = {}
         self.accounts: dict[str, Account] = {}
+        self.classes: dict[str, PriorityClass] = {}
         self.names: dict[tuple[str, str, str], str] = {}
         """(Tag of the thing, namespace, name) -> uid."""
         self.versions: dict[str, int] = {}
@@ -181,10 +182,20 @@ class Esi:
         if not kept and testbed in self.tables:
             self.seeking[testbed] = None
 
+    @property
+    def shelves(self) -> tuple[dict[str, Any], ...]:
+        """All that is kept by uid and seen in the cluster."""
+        return self.testbeds, self.jobs, self.schedulings, self.apps, self.accounts, self.classes
+
+    def lacks(self, priority: str) -> bool:
+        """Whether there is no such PriorityClass. Every cluster has some of its own: where none was listed it
+        is not known."""
+        return bool(self.classes) and (tag_of(PriorityClass), "", priority) not in self.names
+
     def things(self) -> dict[str, dict[str, Thing]]:
         """All objects: tag -> uid -> object."""
         found: dict[str, dict[str, Thing]] = {}
-        for shelf in (self.testbeds, self.jobs, self.schedulings, self.apps, self.accounts):
+        for shelf in self.shelves:
             for uid, thing in shelf.items():
                 found.setdefault(tag_of(cast("EsiThing", thing)), {})[uid] = thing
         return found
