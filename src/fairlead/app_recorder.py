@@ -55,6 +55,9 @@ ROOM = 200_000
 FOR_DOORS = ROOM * 3 // 4
 """The rest is for what the watches see: a loud door must not make them begin anew again and again."""
 DAY = 24 * 3600 * 1000
+IDLE = 75.0
+"""Seconds without a byte after which a watch is opened anew. A server tells a quiet one once a minute how far
+it is: opened sooner, it would never hear that, and nobody could say up to when nothing has happened."""
 _log = structlog.get_logger("recorder")
 
 
@@ -205,7 +208,7 @@ class Recorder:
         reflectors = [
             Reflector(
                 self._client, kind, feed, gate, self._stats,
-                start=marks.get(kind.name, 0), marked=partial(Mark, kind.name),
+                start=marks.get(kind.name, 0), marked=partial(Mark, kind.name), idle=IDLE,
             )
             for kind in self._kinds
         ]  # fmt: skip

@@ -17,6 +17,7 @@ from fairlead.api import tap
 from fairlead.app_recorder import FOR_DOORS, Options, Recorder
 from fairlead.kube import observe
 from fairlead.kube.errors import KubeError
+from fairlead.kube.watch import IDLE, Reflector
 from fairlead.model.record import Change, Loaded, Part, Source
 from fairlead.recorder import sniffer_service
 from fairlead.recorder.pb.sniffer_pb2 import SendRequest
@@ -148,6 +149,27 @@ async def test_RB5_a_full_buffer_stops_the_watches_until_it_is_written(
     await until(lambda: "c" in ledger.created, recording)
     assert ledger.created == ["a", "b", "c"] and ledger.drains == 1
     assert watches(api) == ["10", "10"]
+    await ended(recording)
+
+
+async def test_a_quiet_watch_is_kept_until_its_bookmark_comes(
+    api: FakeApi, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server sends one a minute; never heard, a quiet cluster would look as if nobody had watched it."""
+    patience: list[float] = []
+
+    class Noted(Reflector):
+        def __init__(self, *args: Any, idle: float = IDLE, **options: Any) -> None:
+            patience.append(idle)
+            super().__init__(*args, idle=idle, **options)
+
+    monkeypatch.setattr("fairlead.app_recorder.Reflector", Noted)
+    ledger: Any = recorder.ledger
+    api.streams = [listed("a"), [3600.0]]
+    allow(api)
+    recording = asyncio.create_task(recorder.record())
+    await until(lambda: ledger.created == ["a"], recording)
+    assert len(patience) == 1 and patience[0] > 65
     await ended(recording)
 
 
