@@ -4,16 +4,19 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 # The same examples every time: a red run must be red again for whoever looks into it. New seeds are
 # for `FAIRLEAD_HYPOTHESIS=explore` (or `long`), whose failures become ordinary examples.
-settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)
-settings.register_profile("explore", deadline=None, print_blob=True)
-settings.register_profile("long", deadline=None, print_blob=True, max_examples=2000)
+# No test fails of a slow machine: neither an example nor the drawing of it has a time limit.
+_ANY_PACE: dict[str, Any] = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("ci", derandomize=True, print_blob=True, **_ANY_PACE)
+settings.register_profile("explore", print_blob=True, **_ANY_PACE)
+settings.register_profile("long", print_blob=True, max_examples=2000, **_ANY_PACE)
 settings.load_profile(os.environ.get("FAIRLEAD_HYPOTHESIS", "ci"))
 
 

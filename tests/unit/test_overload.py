@@ -107,7 +107,7 @@ async def test_F24_a_storm_of_429s_ends_with_every_group_bound_once(api: FakeApi
         return bind(thing, body)
 
     api.bind = busy  # type: ignore[method-assign]
-    async with scheduling(api) as (engine, failures):
+    async with scheduling(api, request_timeout=60.0) as (engine, failures):
         await all_run(engine, 20)
         assert failures == []
     assert len(api.bound) == len(set(api.bound)) == 80
@@ -117,8 +117,8 @@ async def test_F24_a_storm_of_429s_ends_with_every_group_bound_once(api: FakeApi
 async def test_F24_overload_that_outlasts_a_request_costs_no_group_its_start(api: FakeApi) -> None:
     """Refused for lack of time is certainly not done: nothing is in doubt, revoked or placed anew."""
     gangs(api, 5, 3)
-    api.fault("POST", "/binding", *[answers(429, **{"Retry-After": "1"})] * 60)
-    async with scheduling(api, request_timeout=1.5) as (engine, failures):
+    api.fault("POST", "/binding", *[answers(429, **{"Retry-After": "3"})] * 30)
+    async with scheduling(api, request_timeout=6.0) as (engine, failures):
         await all_run(engine, 5)
         assert set(failures) == {BindError.BUSY}
         assert all(group.attempts == 0 for group in engine.state.groups.values())

@@ -32,6 +32,9 @@ PLANNED = Callable[[str, int], Shape | None]
 """(uid, version) -> the shape that version had, None where it is not known."""
 
 BACKOFF = (0.05, 2.0)
+LEAST = 0.1
+"""Share of a binding's time that a request must have left: one that is cut short before a loaded server has
+answered would leave in doubt what is known not to be done so far."""
 
 
 class _Meta(Struct, rename="camel", omit_defaults=True):
@@ -194,7 +197,7 @@ class Binder:
         deadline = start + self._request_timeout
         version, conflicts, attempt = job.bind.version, 0, 0
         text, refused_only = "not sent", True
-        while (left := deadline - time.monotonic()) > 0:
+        while (left := deadline - time.monotonic()) > LEAST * self._request_timeout:
             allowed = self._fence()
             if not allowed:
                 return Verdict(error=BindError.UNKNOWN, text=f"{text}: this process may not write any more")
