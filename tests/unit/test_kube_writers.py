@@ -12,8 +12,9 @@ from fairlead.kube.announce import cut as cut_bytes
 from fairlead.kube.announce import event_name
 from fairlead.kube.client import ApiClient
 from fairlead.kube.outcomes import TokenBucket
+from fairlead.kube.port import KubePort
 from fairlead.model.command import Announce, Bind, Evict, ObjectRef, PatchAnnotation, PatchCondition, WakeAt
-from fairlead.model.event import Bound, Evicted
+from fairlead.model.event import Bound, Evicted, NodeGone, OwnerGone, PodGone
 from kube_fake import FakeApi, ListInbox, answers, cut, pod, status
 
 
@@ -239,6 +240,40 @@ async def test_repeats_are_counted_and_a_twin_of_an_earlier_process_is_a_series(
     assert body["series"]["count"] == 2
     await later.actuator.close()
     await later.client.close()
+
+
+async def test_what_was_said_of_an_object_is_forgotten_with_it(rig: Rig) -> None:
+    rig.perform([announce(f"{number}", name) for name in ("p", "q") for number in range(3)])
+    await rig.counted("events_written", 6)
+    rig.actuator.forget("uid-default-p")
+    announcer = rig.actuator._announcer
+    assert list(announcer._series) == ["uid-default-q"] and announcer._kept == 3
+    rig.perform([announce("2", "q")])
+    await rig.counted("events_repeated")
+
+
+async def test_the_watch_tells_of_whom_nothing_is_said_any_more(api: FakeApi) -> None:
+    port = KubePort(api.access)
+    port._actuator.attach(ListInbox())
+    port.perform([announce("n", "p"), announce("n", "j"), announce("n", "q")])
+    series = port._actuator._announcer._series
+    async with asyncio.timeout(30):
+        while len(series) < 3:
+            await asyncio.sleep(0.01)
+    for event in (PodGone("uid-default-p", 11), OwnerGone("uid-default-j", 12), NodeGone("n1", 13)):
+        port._learn(event)
+    assert list(series) == ["uid-default-q"]
+    await port.close()
+
+
+async def test_what_was_said_is_remembered_of_few_objects(rig: Rig) -> None:
+    announcer = rig.actuator._announcer
+    announcer._limit = 10
+    for number in range(50):
+        rig.perform([announce(f"{number % 2}", f"p{number // 2}")])
+        await rig.counted("events_written", number + 1)
+        assert announcer._kept == sum(map(len, announcer._series.values())) <= 10
+    assert list(announcer._series) == [f"uid-default-p{number}" for number in range(20, 25)]
 
 
 async def test_the_oldest_event_is_dropped_when_the_queue_is_full(api: FakeApi) -> None:

@@ -123,6 +123,10 @@ class Actuator:
                 case _:
                     raise TypeError(f"the Kubernetes port does not perform {type(command).__name__}")
 
+    def forget(self, uid: str) -> None:
+        """The object is gone."""
+        self._announcer.forget(uid)
+
     def _say_scheduled(self, bind: Bind) -> None:
         self._announcer.add(scheduled(bind), once=True)
 

@@ -126,7 +126,10 @@ class Announcer:
         self._fence = fence
         self._clock = clock
         self._queue: deque[tuple[Announce, bool]] = deque()
-        self._series: OrderedDict[Key, Series] = OrderedDict()
+        self._series: OrderedDict[str, dict[tuple[str, str], Series]] = OrderedDict()
+        """Object -> (reason, note) -> its series; the object that was spoken of last comes last."""
+        self._kept = 0
+        """How many series these are."""
         self._crew = Crew()
 
     def add(self, command: Announce, once: bool = False) -> None:
@@ -173,11 +176,20 @@ class Announcer:
             log.debug("an Event could not be written", reason=command.reason, error=str(error))
             return "failed"
 
+    def forget(self, uid: str) -> None:
+        """The object is gone: nothing is said of it again."""
+        self._kept -= len(self._series.pop(uid, ()))
+
     def _remember(self, key: Key) -> Series:
-        series = self._series.setdefault(key, Series())
-        self._series.move_to_end(key)
-        if len(self._series) > self._limit:
-            self._series.popitem(last=False)
+        uid, said = key[0], key[1:]
+        about = self._series.setdefault(uid, {})
+        self._series.move_to_end(uid)
+        if said not in about:
+            about[said] = Series()
+            self._kept += 1
+        series = about[said]
+        while self._kept > self._limit:
+            self.forget(next(iter(self._series)))
         return series
 
     def _path(self, command: Announce) -> str:

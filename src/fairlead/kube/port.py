@@ -23,7 +23,7 @@ from fairlead.kube.translate import Item, Kind, KindOf, place, uid_of
 from fairlead.kube.watch import Reflector, SyncGate
 from fairlead.model.audit import Listing
 from fairlead.model.command import Command
-from fairlead.model.event import Event, Listed, PodGone, PodSeen, Rewound
+from fairlead.model.event import Event, Listed, OwnerGone, PodGone, PodSeen, Rewound
 from fairlead.model.pod import Shape
 from fairlead.runtime.port import Inbox
 
@@ -140,8 +140,12 @@ class KubePort:
         gate = SyncGate(self._all)
         async with asyncio.TaskGroup() as group:
             for kind in self._all:
-                learn = self._book.learn if kind.name == "Pod" else None
-                group.create_task(Reflector(self._client, kind, inbox, gate, self.stats, learn).run())
+                group.create_task(Reflector(self._client, kind, inbox, gate, self.stats, self._learn).run())
+
+    def _learn(self, event: Item) -> None:
+        self._book.learn(event)
+        if isinstance(event, PodGone | OwnerGone):
+            self._actuator.forget(event.uid)
 
     def perform(self, commands: Sequence[Command]) -> None:
         self._actuator.perform(commands)
