@@ -20,6 +20,7 @@ from live import (
     assert_never_over,
     assert_one_node_each,
     data_folder,
+    finish,
     job,
     pod,
     succeeded,
@@ -100,7 +101,7 @@ def test_B1_F15_waiting_is_not_deleted_and_starts_by_itself(
 
 
 def test_F3_the_node_told_is_the_node_bound(scheduler: Scheduler, kubectl: Kubectl, witness: Witness) -> None:
-    kubectl.create(job("where", pods=3, cpu="5", run="2s"))
+    kubectl.create(job("where", pods=3, cpu="5", run="10m"))
     row = scheduler.wait_state(kubectl.namespace, "where", "running")
     bound = {sight.node for sight in witness.wait_binds(kubectl.namespace, 3)}
     assert set(row["nodes"]) == bound and len(bound) == 3
@@ -248,7 +249,7 @@ def test_what_is_not_supported_waits_and_says_so(scheduler: Scheduler, kubectl: 
 def test_B19_failed_pod_of_a_running_job_is_replaced(
     scheduler: Scheduler, kubectl: Kubectl, small_cluster: Cluster, witness: Witness
 ) -> None:
-    kubectl.create(job("worn", pods=3, cpu="8", run="60s"))
+    kubectl.create(job("worn", pods=3, cpu="8", run="10m"))
     scheduler.wait_state(kubectl.namespace, "worn", "running")
     kubectl.create(job("behind", pods=4, cpu="8", run="100ms"))
     scheduler.wait_state(kubectl.namespace, "behind", "waiting")
@@ -261,8 +262,8 @@ def test_B19_failed_pod_of_a_running_job_is_replaced(
     # waits, although that one was here before it.
     witness.wait_binds(kubectl.namespace, 4)
     assert witness.starts(kubectl.namespace) == ["worn"]
-    rows = scheduler.groups(kubectl.namespace)
-    assert (rows["worn"]["state"], rows["behind"]["state"]) == ("running", "waiting")
+    scheduler.wait_state(kubectl.namespace, "worn", "running")
+    assert scheduler.groups(kubectl.namespace)["behind"]["state"] == "waiting"
     kubectl("delete", "job", "worn", "--wait=false")
     scheduler.wait_state(kubectl.namespace, "behind", "completed")
     assert witness.started_after(kubectl.namespace, "behind", "worn")
@@ -271,12 +272,14 @@ def test_B19_failed_pod_of_a_running_job_is_replaced(
 def test_B20_surplus_pods_join_the_running_group(
     scheduler: Scheduler, kubectl: Kubectl, witness: Witness
 ) -> None:
-    kubectl.create(*(member(name, run="3s") for name in "ab"))
+    kubectl.create(*(member(name, run="10m") for name in "ab"))
     scheduler.wait_state(kubectl.namespace, "team", "running")
-    kubectl.create(*(member(name, run="100ms") for name in "cd"))
-    scheduler.wait_state(kubectl.namespace, "team", "completed")
+    kubectl.create(*(member(name, run="10m") for name in "cd"))
     assert len(witness.wait_binds(kubectl.namespace, 4)) == 4
-    assert len(scheduler.groups(kubectl.namespace)) == 1
+    finish(kubectl, "-lfairlead.dev/group=team")
+    scheduler.wait_state(kubectl.namespace, "team", "completed")
+    _, page = scheduler.get(f"/api/v1/groups/{kubectl.namespace}/team")
+    assert [each["group"]["seen"] for each in page["groups"]] == [4]
 
 
 def test_group_smaller_than_its_job_starts_early(scheduler: Scheduler, kubectl: Kubectl) -> None:
