@@ -5,7 +5,6 @@ it, with whole nodes and without a bind verb. The same placements come from Fair
 """
 
 import json
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ import msgspec
 import pytest
 import yaml
 
-from conftest import unique_name
+from conftest import free_port, unique_name
 from fairlead.localcluster import Cluster, UpOptions, bring_down, bring_up, components
 from live import Kubectl, Scheduler, data_folder, placed, until
 
@@ -67,11 +66,6 @@ def bed(name: str, label: str, slots: int, cpu: str) -> dict[str, Any]:
         "metadata": {"name": name},
         "spec": spec,
     }
-
-
-def free_port() -> int:
-    with socket.create_server((HOST, 0)) as listener:
-        return listener.getsockname()[1]
 
 
 # -- the cluster and who schedules -----------------------------------------------------------------------
@@ -206,14 +200,14 @@ def test_RA9_an_executor_lands_in_its_slot_beside_an_unrelated_pod(stage: Stage,
     enrol(kubectl, SCHEDULER, *NODES)
     kubectl.create(bed("batchjob-slots", SCHEDULER, 3, "500m"))
     wait_ghosts(kubectl, **{"batchjob-slots": 12})
-    assert state(kubectl, "batchjob-slots") == "SUCCESS"
+    until(lambda: state(kubectl, "batchjob-slots") == "SUCCESS", "the Testbed to say so")
     kubectl.create(pod("unrelated", "400m", nodeSelector={"kubernetes.io/hostname": "node-2"}))
     assert placed(kubectl, "unrelated") == "node-2"
     kubectl.create(executor("executor", "batchjob-slots", "0_1", "500m"))
     assert placed(kubectl, "executor") == "node-1"
     wait_ghosts(kubectl, **{"batchjob-slots": 11})
     until(lambda: state(kubectl, "batchjob-slots") == "RUNNING", "the Testbed to be RUNNING")
-    assert occupied(kubectl, "batchjob-slots") == {0: "executor"}
+    until(lambda: occupied(kubectl, "batchjob-slots") == {0: "executor"}, "the executor in slot 0")
     kubectl.create(executor("late", "batchjob-slots", "0", "500m"))
     refused = kubectl.wait_event("Pod", "late", "FailedScheduling")
     assert "no slot it may use is free: node-1/0" in refused["note"]
@@ -251,10 +245,13 @@ def test_RA11_two_testbeds_on_full_nodes(stage: Stage, kubectl: Kubectl, binder:
         key: placed_one["metadata"]["labels"][f"{PREFIX}{key}"] for key in ("slots-id", "slots-target-node")
     }
     assert marks == {"slots-id": "1", "slots-target-node": "node-1"}
-    preempted = [
-        each["regarding"]["name"]
-        for each in kubectl.get("events.events.k8s.io")
-        if each["reason"] == "Preempted"
-    ]
-    assert len(preempted) == (3 if binder == "extender" else 0)
-    assert all(name.startswith("ghostpod-") for name in preempted)
+    wanted = 3 if binder == "extender" else 0
+    until(lambda: len(preempted(kubectl)) >= wanted, "the Events of preemption")
+    assert len(preempted(kubectl)) == wanted
+    assert all(name.startswith("ghostpod-") for name in preempted(kubectl))
+
+
+def preempted(kubectl: Kubectl) -> list[str]:
+    """Whom kube-scheduler says that it has evicted."""
+    told = kubectl.get("events.events.k8s.io")
+    return [each["regarding"]["name"] for each in told if each["reason"] == "Preempted"]

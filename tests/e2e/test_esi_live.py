@@ -17,7 +17,7 @@ from esi_live import slots_of
 
 from fairlead.localcluster import Cluster
 from fairlead.runtime import address
-from live import DIRECT, Kubectl, Scheduler, data_folder, until
+from live import DIRECT, Kubectl, Scheduler, data_folder, finish, until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -70,6 +70,7 @@ class Lab:
         return made("Testbed", "slots", {**spec, "fairlead": fairlead} if fairlead else spec)
 
     def job(self, name: str, run: str = "1s") -> Object:
+        """`run`: "1h" for one that is ended by `finish`."""
         pod = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "none"}]}
         template = {"metadata": {"annotations": {"fairlead.dev/run-time": run}}, "spec": pod}
         return made("BatchJob", name, {"fairlead": {"jobSpec": {"template": template}}})
@@ -113,6 +114,9 @@ class Lab:
         """Start and stop of the last execution of each."""
         found = [self.status("bj", name)["scheduledEvents"][-1] for name in names]
         return [(event["start"], event["stop"]) for event in found]
+
+    def finish(self, job: str) -> None:
+        finish(self.kubectl, f"-ljob-name={job}")
 
     def pods(self, *jobs: str) -> list[Object]:
         return [pod for pod in self.kubectl.get("pods") if pod["metadata"]["labels"].get("job-name") in jobs]
@@ -279,7 +283,7 @@ def test_the_queue_example_of_ESI(lab: Lab) -> None:
         assert event["successful"] and event["scheduling"] == lab.ref("s")
     (bed,) = lab.kubectl.get("tb", "slots")
     assert bed["metadata"]["labels"][f"{PREFIX}active-scheduling-name"] == "s"
-    assert "State Change" in {event["action"] for event in lab.kubectl.events("Scheduling", "s")}
+    until(lambda: "State Change" in {e["action"] for e in lab.kubectl.events("Scheduling", "s")}, "an Event")
 
     lab.kubectl("delete", "sched", "s")
     for name in ("j1", "j2"):
@@ -300,9 +304,12 @@ def test_RA5_strict_keeps_the_order_and_relaxed_overtakes_in_two_namespaces(
     labs = {mode: Lab(served[0], f"mode-{mode.lower()}") for mode in ("strict", "RELAXED")}
     for mode, lab in labs.items():
         lab.members(0, 1)
-        jobs = [lab.job("first", "3s"), lab.job("second"), lab.job("third")]
+        jobs = [lab.job("first", "1h"), lab.job("second"), lab.job("third")]
         lab.apply(lab.bed(), *jobs, lab.slots("s", mode, first=[0], second=[0, 1], third=[2]))
+    labs["RELAXED"].wait("bj", "third", "CompletedState")
     for mode, lab in labs.items():
+        lab.wait("bj", "first", "RunningState")
+        lab.finish("first")
         lab.wait("sched", "s", "CompletedState")
         (_, stop), (second, _), (third, _) = lab.events("first", "second", "third")
         assert stop <= second
@@ -401,7 +408,7 @@ def test_a_running_pod_outlives_every_edit_of_its_testbed(lab: Lab) -> None:
 
 def test_ghost_pods_hold_free_slots_and_make_way(lab: Lab) -> None:
     lab.members(1, 2)
-    lab.apply(lab.bed(holdCapacity="pods"), lab.job("j", "2s"))
+    lab.apply(lab.bed(holdCapacity="pods"), lab.job("j", "1h"))
 
     def ghosts() -> list[Object]:
         return [
@@ -417,7 +424,8 @@ def test_ghost_pods_hold_free_slots_and_make_way(lab: Lab) -> None:
     lab.apply(lab.queue("s", "j"))
     lab.wait("bj", "j", "RunningState")
     assert slots_of(lab.pods("j")) == ["node-0001/0"]
-    assert len(ghosts()) == 3
+    until(lambda: len(ghosts()) == 3, "the ghost of that slot to be gone")
+    lab.finish("j")
     lab.wait("sched", "s", "CompletedState")
     until(lambda: len(ghosts()) == 4, "the slot to be held again")
 
@@ -429,11 +437,13 @@ def test_a_queue_runs_in_turn_though_the_scheduler_is_killed(
     lost, and the next Scheduling still waits for j2."""
     scheduler = served[1]
     lab.members(0, 1)
-    lab.apply(lab.bed(), lab.job("j1", "4s"), lab.job("j2"), lab.queue("s", *["j1"] * 3, *["j2"] * 3))
+    lab.apply(lab.bed(), lab.job("j1", "1h"), lab.job("j2"), lab.queue("s", *["j1"] * 3, *["j2"] * 3))
     lab.wait("bj", "j1", "RunningState")
+    until(lambda: [pod["status"]["phase"] for pod in lab.pods("j1")] == ["Running"] * 3, "all pods to run")
     lab.apply(lab.queue("t", "j2"))
     before = {pod["metadata"]["uid"] for pod in lab.pods("j1")}
     scheduler.kill()
+    lab.finish("j1")
     scheduler.start()
     scheduler.wait_ready()
     lab.wait("sched", "s", "CompletedState")

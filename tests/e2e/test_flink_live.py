@@ -60,6 +60,7 @@ class Operator:
     def __init__(self, kubectl: Kubectl) -> None:
         self.kubectl = kubectl
         self.seen: set[str] = set()
+        self._lock = threading.Lock()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="flink-operator", daemon=True)
 
@@ -76,8 +77,9 @@ class Operator:
             for found in self.kubectl.get("flinkdeployments"):
                 if found["metadata"]["uid"] not in self.seen:
                     self.seen.add(found["metadata"]["uid"])
-                    self.kubectl.create(*self._task_managers(found))
-                    self.tell(found["metadata"]["name"], "CREATED")
+                    with self._lock:
+                        self.kubectl.create(*self._task_managers(found))
+                        self._tell(found["metadata"]["name"], "CREATED")
 
     @staticmethod
     def _task_managers(found: Object) -> list[Object]:
@@ -109,6 +111,11 @@ class Operator:
         ]
 
     def tell(self, name: str, job: str, error: str = "", **more: Any) -> None:
+        """A state of the job, after whatever is being told of its beginning."""
+        with self._lock:
+            self._tell(name, job, error, **more)
+
+    def _tell(self, name: str, job: str, error: str = "", **more: Any) -> None:
         status = {"jobStatus": {"state": job}, "jobManagerDeploymentStatus": "READY", **more}
         patch = json.dumps({"status": {**status, **({"error": error} if error else {})}})
         self.kubectl("patch", "flinkdeployment", name, "--subresource=status", "--type=merge", f"-p={patch}")

@@ -9,7 +9,7 @@ import pytest
 from fairlead.localcluster import Cluster
 from fairlead.runtime import address
 from fairlead.store import reader
-from live import DIRECT, Kubectl, Scheduler, job, until
+from live import DIRECT, Kubectl, Scheduler, finish, job, until
 
 pytestmark = pytest.mark.e2e
 
@@ -27,8 +27,12 @@ def test_every_decision_is_a_row_also_over_a_restart(
 ) -> None:
     ours = f"object = 'Group' AND namespace = '{kubectl.namespace}'"
     with Scheduler(small_cluster.kubeconfig, data, "--ledger") as scheduler:
-        kubectl.create(job("fits", pods=2, run="1s"))
+        kubectl.create(job("fits", pods=2, run="1h"))
         kubectl.create(job("huge", pods=50, cpu="8", run="1s"))
+        until(
+            lambda: scheduler.groups(kubectl.namespace).get("fits", {}).get("started_at"), "both pods to run"
+        )
+        finish(kubectl, "-ljob-name=fits")
         scheduler.wait_state(kubectl.namespace, "fits", "completed")
         scheduler.wait_state(kubectl.namespace, "huge", "rejected")
         until(
