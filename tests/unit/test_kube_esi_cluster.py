@@ -80,6 +80,18 @@ async def test_refusals_keep_the_API_servers_status(api: FakeApi, cluster: KubeE
         await cluster.create("Testbed", REF, body())
 
 
+async def test_what_is_not_installed_is_named_with_what_to_do(api: FakeApi, cluster: KubeEsiCluster) -> None:
+    api.fault("POST", "testbeds", answers(404, "NotFound", "404 page not found"))
+    with pytest.raises(
+        ClusterError, match=r"does not know Testbed \(kubectl apply -f deploy/crds\)"
+    ) as error:
+        await cluster.create("Testbed", REF, body())
+    assert error.value.status == 404
+    api.fault("POST", "testbeds", answers(404, "NotFound", 'namespaces "lab" not found'))
+    with pytest.raises(ClusterError, match=r"^[^(]*namespaces") as error:
+        await cluster.create("Testbed", REF, body())
+
+
 async def test_silence_is_503_and_nothing_is_repeated(api: FakeApi, cluster: KubeEsiCluster) -> None:
     api.fault("POST", "testbeds", cut)
     with pytest.raises(ClusterError) as error:

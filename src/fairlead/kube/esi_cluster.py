@@ -73,7 +73,13 @@ class KubeEsiCluster:
 
     async def create(self, kind: str, ref: Ref, manifest: Json) -> Json:
         path = HOMES[kind].of(ref.namespace)
-        return _object(await _answer(self._client.post(path, _encode(manifest))))
+        try:
+            return _object(await _answer(self._client.post(path, _encode(manifest))))
+        except ClusterError as error:
+            if error.status != 404 or "namespaces " in str(error):
+                raise
+            text = f"the cluster does not know {kind} (kubectl apply -f deploy/crds): {error}"
+            raise ClusterError(text, error.status) from error
 
     async def replace(self, kind: str, ref: Ref, manifest: Json) -> Json:
         return _object(await _answer(self._client.request("PUT", _path(kind, ref), _encode(manifest))))
