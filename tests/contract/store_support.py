@@ -10,7 +10,6 @@ import os
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -21,6 +20,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from fairlead.localcluster.components import free_ports
 from fairlead.model.command import RecordAllocations
 from fairlead.model.event import AllocationsRecorded, Event, Synced
 from fairlead.model.group import GroupRecord, Phase
@@ -90,9 +90,8 @@ def folder() -> Iterator[Path]:
 
 
 def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+    """One that the system gives to no outgoing connection while the server that is to have it is away."""
+    return free_ports().apiserver
 
 
 class TcpServer:
@@ -134,10 +133,12 @@ class TcpServer:
         }
         command = [str(self._bin / "postgres"), "-D", str(self._top / "tcp" / "data")]
         command += [word for key, value in settings.items() for word in ("-c", f"{key}={value}")]
-        with (self._top / "tcp.log").open("ab") as log:
-            self._process = subprocess.Popen(command, stdout=log, stderr=log, **self._options())
         deadline = time.monotonic() + DEADLINE
         while True:
+            # A child of one that was killed keeps it out until it has noticed that it is an orphan.
+            if self._process is None or self._process.poll() is not None:
+                with (self._top / "tcp.log").open("ab") as log:
+                    self._process = subprocess.Popen(command, stdout=log, stderr=log, **self._options())
             try:
                 psycopg.connect(self.url, connect_timeout=5).close()
                 return
@@ -242,6 +243,16 @@ class Proxy:
                     await sink.drain()
         if not self.held:
             sink.close()
+
+
+@contextlib.contextmanager
+def impatient(store: Any) -> Iterator[None]:
+    """A server that is silent for a second counts as lost meanwhile; on a slow machine any may be so long."""
+    usual, store._patience = store._patience, 1
+    try:
+        yield
+    finally:
+        store._patience = usual
 
 
 async def settled(inbox: Events, store: PostgresStore) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from ledger_support import NOON, asked, change, changes, numbers, pod, writing
-from store_support import Proxy, TcpServer, fill, forbid, until
+from store_support import Proxy, TcpServer, fill, forbid, impatient, until
 
 from fairlead.model.record import Part
 from fairlead.store import schema
@@ -159,8 +159,8 @@ async def test_an_idle_ledger_notices_that_its_server_died_and_starts_it_again(t
 
 async def test_a_frozen_server_counts_as_lost_and_comes_back(tcp: TcpServer) -> None:
     await asyncio.to_thread(tcp.start)
-    async with writing(fast(tcp.url, patience=1)) as door:
-        with tcp.frozen():
+    async with writing(fast(tcp.url)) as door:
+        with impatient(door), tcp.frozen():
             door.put(changes(0, 10))
             await until(lambda: "has not answered for 1 s" in door.error)
             assert door.waiting == 10
@@ -172,16 +172,16 @@ async def test_a_server_that_is_slow_but_goes_on_is_waited_for(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("fairlead.store.ledger_session._MANY", 10)
-    async with writing(fast(database, patience=2)) as door:
+    async with writing(fast(database, patience=3)) as door:
         await door.load()
         with psycopg.connect(database, options="-csearch_path=fairlead") as conn:
-            body = "'BEGIN PERFORM pg_sleep(0.3); RETURN NULL; END'"
+            body = "'BEGIN PERFORM pg_sleep(0.1); RETURN NULL; END'"
             conn.execute(f"CREATE FUNCTION doze() RETURNS trigger LANGUAGE plpgsql AS {body}".encode())
             conn.execute("CREATE TRIGGER doze AFTER INSERT ON pod_life EXECUTE FUNCTION doze()")
-        assert door.put(Part(pods=tuple(pod(number) for number in range(100))))
+        assert door.put(Part(pods=tuple(pod(number) for number in range(400))))
         await door.drained()
         assert asked(database, "SELECT number, (SELECT count(*) FROM pod_life) FROM ledger_writer") == [
-            (1, 100)
+            (1, 400)
         ]
         assert door.error == ""
 

@@ -18,6 +18,7 @@ from store_support import (
     Proxy,
     TcpServer,
     group,
+    impatient,
     record,
     rows,
     running,
@@ -189,22 +190,22 @@ async def test_F4_a_batch_is_one_round_trip(database: str) -> None:
 
 
 async def test_a_frozen_server_counts_as_lost_and_comes_back(top: Path) -> None:
-    store = PostgresStore(data=top / "data", patience=1)
+    store = PostgresStore(data=top / "data")
     writers = f"SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'fairlead {os.getpid()}%'"
     async with running(store) as inbox:
-        store.perform([record("p0", store.epoch, [9])])
-        await inbox.first(AllocationsRecorded)
+        await settled(inbox, store)
         frozen = [pid for (pid,) in rows(store, writers)]
-        for pid in frozen:
-            os.kill(pid, signal.SIGSTOP)
-        try:
-            store.perform([record("p1", store.epoch, [1])])
-            assert "has not answered for 1 s" in (await inbox.first(StoreLost)).error
-        finally:
+        with impatient(store):
             for pid in frozen:
-                os.kill(pid, signal.SIGCONT)
-        assert await inbox.first(AllocationsRecorded, 2) == AllocationsRecorded("p1")
-        assert rows(store, "SELECT count(*) FROM grant_record") == [(2,)]
+                os.kill(pid, signal.SIGSTOP)
+            try:
+                store.perform([record("p1", store.epoch, [1])])
+                assert "has not answered for 1 s" in (await inbox.first(StoreLost)).error
+            finally:
+                for pid in frozen:
+                    os.kill(pid, signal.SIGCONT)
+        assert await inbox.first(AllocationsRecorded, 3) == AllocationsRecorded("p1")
+        assert rows(store, "SELECT count(*) FROM grant_record") == [(3,)]
         assert len(inbox.of(StoreLost)) == 1
 
 

@@ -11,7 +11,19 @@ from typing import Any
 
 import psycopg
 import pytest
-from store_support import Events, TcpServer, fill, forbid, group, mount, record, rows, running
+from store_support import (
+    Events,
+    TcpServer,
+    fill,
+    forbid,
+    group,
+    impatient,
+    mount,
+    record,
+    rows,
+    running,
+    settled,
+)
 
 from fairlead.model.command import SaveGroups
 from fairlead.model.event import AllocationsRecorded, StoreLost, StoreReady, Synced
@@ -224,15 +236,15 @@ async def test_F5_a_server_that_is_killed_and_started_again(tcp: TcpServer) -> N
 async def test_F5_a_server_that_is_frozen_as_a_whole(tcp: TcpServer) -> None:
     """Not even a new connection is answered."""
     await asyncio.to_thread(tcp.start)
-    store = PostgresStore(url=tcp.url, patience=1)
+    store = PostgresStore(url=tcp.url)
     async with running(store) as inbox:
-        await _again(inbox, store)
-        with tcp.frozen():
-            store.perform([record("p2", store.epoch, [2])])
+        await settled(inbox, store)
+        with impatient(store), tcp.frozen():
+            store.perform([record("p1", store.epoch, [1])])
             assert "has not answered for 1 s" in (await inbox.first(StoreLost)).error
             first = store.error
             await inbox.wait(lambda: store.error != first or "not answered" in store.error)
-            assert len(inbox.of(AllocationsRecorded)) == 1
-        assert await inbox.first(AllocationsRecorded, 2) == AllocationsRecorded("p2")
-        assert rows(store, "SELECT count(*) FROM grant_record") == [(2,)]
+            assert len(inbox.of(AllocationsRecorded)) == 2
+        assert await inbox.first(AllocationsRecorded, 3) == AllocationsRecorded("p1")
+        assert rows(store, "SELECT count(*) FROM grant_record") == [(3,)]
         assert len(inbox.of(StoreLost)) == 1
