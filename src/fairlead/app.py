@@ -41,6 +41,7 @@ from fairlead.runtime.config import Given
 from fairlead.runtime.datafolder import DataFolder
 from fairlead.runtime.errors import ConfigError
 from fairlead.runtime.loop import Loop, Observer
+from fairlead.runtime.memory import Thrift
 from fairlead.runtime.metrics import Metrics
 from fairlead.runtime.planner import Planner
 from fairlead.runtime.policies import Policies
@@ -201,7 +202,8 @@ class Life:
             [Recorder(record, self.engine.state.settings)] if record is not None else []
         )
         ports: list[Port] = [self.store, self.kube, Planner(self._reports.cycle, self.policies), self.auditor]
-        observers: list[Observer] = [self._reports.batch, self.auditor.batch, *more]
+        thrift = Thrift()
+        observers: list[Observer] = [self._reports.batch, self.auditor.batch, thrift.batch, *more]
         if self.options.ledger:
             ledger = self._ledger()
             ports.append(ledger)
@@ -215,7 +217,8 @@ class Life:
             _on_signal(signal.SIGHUP, reloading)
         running = asyncio.create_task(loop.run(), name="scheduler")
         watching: list[asyncio.Task[str | None]] = [
-            asyncio.create_task(self._reports.beat(), name="heartbeat")
+            asyncio.create_task(self._reports.beat(), name="heartbeat"),
+            asyncio.create_task(thrift.run(), name="thrift"),
         ]
         if self._elector is not None:
             watching.append(asyncio.create_task(self._lead(self._elector, on_lead), name="election"))
