@@ -32,6 +32,7 @@ from fairlead.kube.lease import ApiLeases, Elector, Timing
 from fairlead.kube.outcomes import always
 from fairlead.kube.port import KubePort
 from fairlead.kube.things import SOURCE
+from fairlead.model.command import Announce, ObjectRef
 from fairlead.model.group import GroupRecord
 from fairlead.model.settings import Settings
 from fairlead.runtime import address, config, eventloop, logs, policy_process
@@ -178,6 +179,10 @@ class Life:
             pod_events=options.pod_events,
             fence=elector.allowed if elector else always,
             registry=self.metrics.registry,
+        )
+        about = ObjectRef("Namespace", "", access.namespace or "default", "")
+        self.policies.announce = lambda reason, note: self.kube.perform(
+            [Announce(about, reason, note, warning=True, action="Planning")]
         )
         every, state = options.audit_interval, self.engine.state
         self.auditor = Auditor(state, self.kube.relist, self.metrics, interval=every, clock=self._clock)

@@ -68,9 +68,12 @@ def test_F19_whatever_it_does_the_built_in_policies_go_on(tmp_path: Path, what: 
     own = function(tmp_path, body, limit=200 if result == "late" else 20_000)
     workload = busy(12)
     pids: dict[int, None] = {}
+    announced: list[tuple[str, str]] = []
     player = Played(workload, under(own, "fcfs"))
 
     def note(player: Played) -> None:
+        if player.policies is not None:
+            player.policies.announce = lambda *said: announced.append(said)
         process = player.policies._process if player.policies else None
         if process is not None:
             pids[process.pid] = None
@@ -87,6 +90,7 @@ def test_F19_whatever_it_does_the_built_in_policies_go_on(tmp_path: Path, what: 
     assert player.policies is not None
     assert "own.py:plan is switched off until the configuration is read anew" in player.policies.remark()
     assert [each["log_level"] for each in lines if "switched off" in each["event"]] == ["error"]
+    assert announced == [("PolicyFunctionSwitchedOff", player.policies.remark())], "once, and in all words"
     assert player.registry.get_sample_value("fairlead_policy_function_on") == 0
     assert pids and all(gone(pid) for pid in pids)
 

@@ -25,6 +25,8 @@ from fairlead.runtime.slices import sliced
 
 MOST_FAILURES = 5
 """In a row; then it is switched off."""
+SWITCHED_OFF = "PolicyFunctionSwitchedOff"
+"""The reason of the Event."""
 _TOLD = 3
 """Refusals of one plan that the log names."""
 _SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
@@ -66,10 +68,12 @@ def _starts(plan: Plan) -> dict[tuple[str, str], list[str]]:
 
 
 class Policies:
-    """What the planner asks. `rows`: where the comparison goes as a row of the ledger; None: into the log."""
+    """What the planner asks. `rows`: where the comparison goes as a row of the ledger; None: into the log.
+    `announce`: who says in the cluster, by reason and note, that the function is switched off."""
 
     def __init__(self, state: State, registry: CollectorRegistry) -> None:
         self.rows: Callable[[Change], object] | None = None
+        self.announce: Callable[[str, str], object] = lambda _reason, _note: None
         self._state, self._outlook = state, Outlook(state)
         self._function: PolicyFunction | None = None
         self._process: PolicyProcess | None = None
@@ -209,6 +213,7 @@ class Policies:
             f"policy function {function.name} is switched off until the configuration is read anew: {why}"
         )
         _log.error("the policy function is switched off", function=function.name, why=why, hint="kill -HUP")
+        self.announce(SWITCHED_OFF, self._off)
         self._retire()
 
     # -- the process ---------------------------------------------------------------------------------
