@@ -115,6 +115,26 @@ def test_RA8_nodes_without_numbers_are_named() -> None:
     }
 
 
+def test_RA8_nodes_whose_names_are_no_labels_are_named_by_their_names() -> None:
+    """A label's value, as in a requirement on one, has 63 characters; a node's name up to 253. A term takes
+    one name, so there is one for each node and each of the user's alternatives, his own in front as they are:
+    Flink's operator lays the parts of a pod template over each other by their place."""
+    long = "a" * 64
+    named = (slot(long, 0, -1, 0), slot("b", 0, -1, 1), slot(long, 1, -1, 2))
+    ssd, hdd = ({"key": "disk", "operator": "In", "values": [kind]} for kind in ("ssd", "hdd"))
+    where = [
+        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [n]}]} for n in (long, "b")
+    ]
+    found = built(job(spark=spark()), named)["executor"]["affinity"]["nodeAffinity"]
+    assert found[REQUIRED]["nodeSelectorTerms"] == where
+    own = [{"matchExpressions": [ssd]}, {"matchExpressions": [hdd]}]
+    mine = spark(affinity={"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": own}}})
+    found = built(job(spark=mine), named)["executor"]["affinity"]["nodeAffinity"]
+    assert found[REQUIRED]["nodeSelectorTerms"] == [term | each for each in where for term in own]
+    numbered = (slot(long, 0, 4, 0),)
+    assert built(job(spark=spark()), numbered)["executor"]["affinity"] == AFFINITY, "its number is a label"
+
+
 # -- what users wrote ----------------------------------------------------------------------------------
 
 

@@ -5,7 +5,7 @@ import json
 import pytest
 from msgspec import structs
 
-from esi_yard import LABEL, bed, comes, free, invariants, queue, settled, state_of, until, yard
+from esi_yard import LABEL, bed, comes, free, invariants, queue, settled, spark, state_of, until, yard
 from fairlead.model import command as cmd
 from fairlead.model.esi import (
     GHOST_LABEL,
@@ -13,6 +13,7 @@ from fairlead.model.esi import (
     ID_LABEL,
     NODE_LABEL,
     SLOT,
+    SLOTS,
     TESTBED_LABEL,
     SlotState,
 )
@@ -284,6 +285,26 @@ def test_a_missing_priority_class_of_ghosts_is_named_and_nothing_is_tried_until_
     until(world, lambda: len(live(world)) == 2)
     world.run(1_000)
     assert world.testbed("tb").problems == []
+
+
+def test_RA8_nodes_with_the_longest_names_have_ghosts_and_jobs():
+    """No number in the member label, and no name that a label could hold."""
+    world = EsiWorld()
+    names = ["a" * 253, "a" * 252 + "b", "c" * 64]
+    for name in names:
+        world.node(name, {LABEL: f"rack-{name[-1]}", "kubernetes.io/hostname": name[:63]})
+    world.account("spark")
+    world.put(bed(1, hold="pods"))
+    until(world, lambda: len(live(world)) == 3)
+    ghosts = [pod.name for pod in live(world)]
+    assert len({*ghosts}) == 3 and max(map(len, ghosts)) == 253
+    assert f"ghostpod-tb-on-{names[2]}-0" in ghosts, "as it is, where it is short enough"
+    world.put(spark("j1"))
+    world.put(spark("j2"))
+    queue(world, "s", "j1 j2 j1")
+    comes(world, "BatchJob", "j1", "RunningState")
+    placed = [pod for pod in world.pods.values() if SLOTS in pod.annotations and pod.node]
+    assert {pod.node for pod in placed} == {*names}
 
 
 # -- deletion, restart -------------------------------------------------------------------------------------

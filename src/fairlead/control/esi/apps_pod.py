@@ -23,16 +23,19 @@ from fairlead.model.quantity import QuantityError, amount, show
 
 Object = dict[str, Any]
 HOST = "kubernetes.io/hostname"
+NAME = "metadata.name"
+_LABELS, _FIELDS = "matchExpressions", "matchFields"
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 class Pods(NamedTuple):
-    """`where`: a node selector requirement. `slot`: what one slot has, cpu in milli-cores, the rest whole."""
+    """`where`: node selector terms, any of which is right. `slot`: what one slot has, cpu in milli-cores, the
+    rest whole."""
 
     number: int
     labels: dict[str, str]
     annotations: dict[str, str]
-    where: Object
+    where: list[Object]
     slot: dict[str, int]
     texts: dict[str, str]
     """The same as the Testbed writes it."""
@@ -57,13 +60,20 @@ def pods(testbed: Testbed, slots: Sequence[Slot]) -> Pods:
     )
 
 
-def _where(testbed: Testbed, slots: Sequence[Slot]) -> Object:
-    """By the member label where it numbers the nodes (so does ESI), else by their host names."""
+def _where(testbed: Testbed, slots: Sequence[Slot]) -> list[Object]:
+    """By the member label where it numbers the nodes (so does ESI), else by their host names. A node's name
+    may be too long to be a label's value: then by the names themselves, of which a term takes one."""
+    nodes = list(dict.fromkeys(slot.node for slot in slots))
     if testbed.spec is not None and all(slot.node_id >= 0 for slot in slots):
-        key, values = testbed.spec.node_label, {str(slot.node_id): None for slot in slots}
-    else:
-        key, values = HOST, {slot.node: None for slot in slots}
-    return {"key": key, "operator": "In", "values": list(values)}
+        values = list(dict.fromkeys(str(slot.node_id) for slot in slots))
+        return [{_LABELS: [_in(testbed.spec.node_label, values)]}]
+    if any(len(node) > LONGEST_LABEL for node in nodes):
+        return [{_FIELDS: [_in(NAME, [node])]} for node in nodes]
+    return [{_LABELS: [_in(HOST, nodes)]}]
+
+
+def _in(key: str, values: list[str]) -> Object:
+    return {"key": key, "operator": "In", "values": values}
 
 
 def amounts(written: Mapping[str, Any]) -> dict[str, int]:
@@ -128,19 +138,21 @@ def placed(spec: Object, pods: Pods) -> Object:
 
 
 def affinity(found: Object, pods: Pods) -> Object:
-    """Node terms are alternatives, so ours is added to each; one that is empty never matches and stays so."""
+    """Node terms are alternatives, so ours are added to each; one that is empty never matches and stays so.
+    All of the user's come with the first of ours in their own order: Flink's operator merges by place."""
     nodes = part(found, "nodeAffinity")
     required = part(nodes, _REQUIRED)
-    terms = [_narrowed(each, pods.where) for each in parts(required, "nodeSelectorTerms")]
-    required["nodeSelectorTerms"] = terms or [{"matchExpressions": [pods.where]}]
+    own = parts(required, "nodeSelectorTerms")
+    required["nodeSelectorTerms"] = [_narrowed(each, where) for where in pods.where for each in own] or [
+        dict(where) for where in pods.where
+    ]
     return {**found, "nodeAffinity": {**nodes, _REQUIRED: required}}
 
 
 def _narrowed(term: Object, where: Object) -> Object:
-    expressions = parts(term, "matchExpressions")
-    if not expressions and not term.get("matchFields"):
+    if not parts(term, _LABELS) and not term.get(_FIELDS):
         return term
-    return {**term, "matchExpressions": [*expressions, where]}
+    return term | {key: [*parts(term, key), *added] for key, added in where.items()}
 
 
 # -- how much ----------------------------------------------------------------------------------------

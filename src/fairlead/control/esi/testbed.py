@@ -13,6 +13,7 @@ taken. Ghosts that are in the way of nobody stay; who starts a pod in a slot del
 (`control.esi.placing`). Must never delete a pod that is not a ghost of that very Testbed.
 """
 
+from hashlib import sha256
 from typing import Any
 
 from fairlead.control.esi.terms import Round, no_class
@@ -45,6 +46,7 @@ from fairlead.model.quantity import show
 
 OBSERVED = f"{PREFIX}slots-latest-observed-resource-version"
 """Annotation of ghost pods: the Testbed's generation that they were made for (ESI's key)."""
+_LONGEST_NAME = 253
 IMAGE = "registry.k8s.io/pause:3.10"
 
 
@@ -147,7 +149,13 @@ def _make(round: Round, testbed: Testbed, slot: Slot) -> None:
 
 
 def name_of(testbed: Testbed, slot: Slot) -> str:
-    return f"ghostpod-{testbed.name}-on-{slot.node}-{slot.index}"
+    """While it is no longer than a pod's may be; else the node's is cut, and told apart by a digest."""
+    head, tail = f"ghostpod-{testbed.name}-on-", f"-{slot.index}"
+    room = _LONGEST_NAME - len(head) - len(tail)
+    if len(slot.node) <= room:
+        return f"{head}{slot.node}{tail}"
+    digest = sha256(slot.node.encode()).hexdigest()[:10]
+    return f"{head}{slot.node[: room - len(digest) - 1].rstrip('-.')}-{digest}{tail}"
 
 
 def ghost_pod(testbed: Testbed, slot: Slot) -> dict[str, Any]:
