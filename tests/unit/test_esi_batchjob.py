@@ -24,10 +24,10 @@ from esi_yard import (
     until,
     yard,
 )
-from fairlead.control.esi.batchjob import MACHINE
+from fairlead.control.esi.batchjob import MACHINE, MOST_EVENTS
 from fairlead.model import command as cmd
-from fairlead.model.batchjob import JobState
-from fairlead.model.esi import RESET
+from fairlead.model.batchjob import BatchJobStatus, JobState, ScheduledEvent
+from fairlead.model.esi import RESET, Ref
 from fairlead.sim.esi_world import EsiWorld
 
 FLINK: dict[str, Any] = {"jarFile": "local:///wc.jar", "className": "WordCount", "parallelism": 1}
@@ -145,6 +145,22 @@ def test_RA12_each_execution_is_kept():
     events = world.job("j1").scheduled_events
     assert [each.scheduling.name for each in events] == ["s0", "s1", "s2"]
     assert all(each.successful and each.stop for each in events)
+
+
+def test_of_many_executions_the_last_are_kept_and_the_others_counted():
+    """What algorithms ask, the last of them, stays where it is."""
+    world = yard(j1=3)
+    ref = Ref("default", "old")
+    before = [ScheduledEvent(f"{number}", f"{number}", True, ref) for number in range(MOST_EVENTS + 7)]
+    world.engine.state.esi.status[world.uid("BatchJob", "j1")] = BatchJobStatus(
+        JobState.READY, scheduled_events=before, omitted_events=3
+    )
+    queue(world, "s", "j1", release=True)
+    comes(world, "Scheduling", "s", "FinishedState")
+    status = world.job("j1")
+    assert len(status.scheduled_events) == MOST_EVENTS and status.omitted_events == 3 + 8
+    assert status.scheduled_events[:-1] == before[8:] and status.scheduled_events[-1].successful
+    assert status.scheduled_events[-1].scheduling == Ref("default", "s")
 
 
 def test_RA1_stop_is_written_on_failure_too():

@@ -106,7 +106,7 @@ def _job(shape: JobShape) -> Row:
         start, stop = instant(event.start), instant(event.stop)
         last = words.span(stop - start) if start is not None and stop is not None else "runs"
     problems = "; ".join(shape.problems)
-    counts = [str(len(shape.scheduled_events)), str(failed)]
+    counts = [str(shape.omitted_events + len(shape.scheduled_events)), str(failed)]
     return [shape.name, _state(shape.state), *counts, last, scheduling, problems]
 
 

@@ -107,6 +107,8 @@ class BatchJobStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
     """The uid of its application, once that has been seen."""
     reset: str = ""
     """The value of the annotation `fairlead.dev/reset` that was obeyed last."""
+    omitted_events: int = 0
+    """How many `scheduledEvents` there were before the first that is kept."""
 
 
 class BatchJob(Struct, frozen=True, tag="BatchJob", omit_defaults=True):

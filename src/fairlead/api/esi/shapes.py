@@ -51,6 +51,8 @@ class JobShape(Struct, frozen=True, rename="camel", omit_defaults=True):
     state: str
     external_scheduler: dict[str, list[dict[str, str]]]
     scheduled_events: list[ScheduledEvent]
+    omitted_events: int = 0
+    """How many there were before these."""
     problems: list[str] = []
 
 
@@ -127,6 +129,7 @@ def job(thing: BatchJob, status: BatchJobStatus) -> JobShape:
         state=status.state,
         external_scheduler=(thing.spec and thing.spec.external_scheduler) or {},
         scheduled_events=status.scheduled_events,
+        omitted_events=status.omitted_events,
         problems=_problems(thing.problem, status.problems),
     )
 

@@ -39,6 +39,8 @@ from fairlead.model.event import ObjectFailed
 
 _STEPS = 20
 _SHOWN = 4
+MOST_EVENTS = 100
+"""Executions that a status keeps, the last ones: a job may run for years, and an object has 1.5 MB."""
 ACCOUNT = "AWAIT_SERVICE_ACCOUNT_CONDITION"
 PRIORITY_CLASS = "AWAIT_PRIORITY_CLASS_CONDITION"
 
@@ -73,8 +75,11 @@ def _clear(run: Run) -> BatchJobStatus:
 
 
 def _start(run: Run) -> BatchJobStatus:
-    event = ScheduledEvent(run.round.text, scheduling=run.status.active_scheduling)
-    return run.change(scheduled_events=[*run.status.scheduled_events, event])
+    """An execution begins."""
+    status = run.status
+    events = [*status.scheduled_events, ScheduledEvent(run.round.text, scheduling=status.active_scheduling)]
+    more = max(len(events) - MOST_EVENTS, 0)
+    return run.change(scheduled_events=events[more:], omitted_events=status.omitted_events + more)
 
 
 def _complete(run: Run) -> BatchJobStatus:
