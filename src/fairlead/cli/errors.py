@@ -4,6 +4,7 @@
 Must stay cheap to import: it imports none of the packages whose errors it knows.
 """
 
+import errno
 import os
 import sys
 from collections.abc import Generator
@@ -26,10 +27,21 @@ _KNOWN = (
 )
 
 
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""No room for the answer; every print may meet it."""
+
+
 def user_errors() -> tuple[type[Exception], ...]:
     """All exception classes whose text is meant for the user; only what was imported can have raised."""
     found = [getattr(sys.modules[module], name) for module, name in _KNOWN if module in sys.modules]
     return (CliError, *found)
+
+
+def _without_room(error: Exception) -> CliError | None:
+    if isinstance(error, OSError) and error.errno in _FULL:
+        where = f"{error.filename}: " if error.filename else ""
+        return CliError(f"the answer is not written whole: {where}{error.strerror}")
+    return None
 
 
 def tell(error: BaseException) -> None:
@@ -48,9 +60,10 @@ def told() -> Generator[None]:
     try:
         yield
     except Exception as error:
-        if os.environ.get("FAIRLEAD_TRACEBACK") == "1" or not isinstance(error, user_errors()):
+        known = _without_room(error) or (error if isinstance(error, user_errors()) else None)
+        if os.environ.get("FAIRLEAD_TRACEBACK") == "1" or known is None:
             raise
-        tell(error)
+        tell(known)
         raise SystemExit(1) from None
     except KeyboardInterrupt:
         raise SystemExit(130) from None

@@ -74,10 +74,14 @@ def _save(plot: Path, question: Question, title: str, said: list[str], panels: S
         return
     text = page.Words(title, _subtitle(question), said, (), ())
     drawn = page.page(panels, text) if plot.suffix == ".html" else page.drawing(panels, text)
+    part = plot.with_name(plot.name + ".part")
     try:
-        plot.write_text(drawn, encoding="utf-8")
+        part.write_text(drawn, encoding="utf-8")
+        part.replace(plot)
     except OSError as error:
         raise CliError(f"--plot {plot}: {error.strerror or error}") from error
+    finally:
+        part.unlink(missing_ok=True)
     typer.echo(f"figures: {plot}", err=True)
 
 

@@ -141,7 +141,9 @@ class Parquet:
 
     def close(self) -> None:
         self._pack()
-        self._polars.concat(self._frames).write_parquet(self._out)
+        whole = io.BytesIO()  # polars would wrap a fault of the disk in one of its own
+        self._polars.concat(self._frames).write_parquet(whole)
+        self._out.write(whole.getbuffer())
 
 
 def polars() -> Any:
@@ -172,11 +174,12 @@ class Target:
         if self._part is None or self._path is None:
             self.file.flush()
             return
-        self.file.close()
         try:
+            self.file.close()
             if kind is None:
                 self._part.replace(self._path)
         except OSError as error:
-            raise CliError(f"--out {self._path}: {error.strerror or error}") from error
+            if kind is None:  # else the first fault is told
+                raise CliError(f"--out {self._path}: {error.strerror or error}") from error
         finally:
             self._part.unlink(missing_ok=True)
