@@ -107,8 +107,16 @@ def test_gang(scheduler: Scheduler, kubectl: Kubectl, witness: Witness) -> None:
 
 
 def test_gang_waits_for_another(scheduler: Scheduler, kubectl: Kubectl, witness: Witness) -> None:
+    # The nodes are full until both wait, however slowly they come.
+    kubectl.create(job("holds", pods=8, cpu="8", run="1h"))
+    scheduler.wait_state(kubectl.namespace, "holds", "running")
+    kubectl.apply("gang-waits/1-first.yaml")
+    scheduler.wait_state(kubectl.namespace, "first", "waiting")
     kubectl.apply("gang-waits")
-    first = scheduler.wait_state(kubectl.namespace, "first", "running")
+    second = scheduler.wait_state(kubectl.namespace, "second", "waiting")
+    assert (second["position"], second["seen"], second["nodes"]) == (2, 8, [])
+    kubectl("delete", "job", "holds", "--wait=false")
+    scheduler.wait_state(kubectl.namespace, "first", "running")
     second = scheduler.wait_state(kubectl.namespace, "second", "waiting")
     assert (second["position"], second["seen"], second["nodes"]) == (1, 8, [])
     # While it waits, people and autoscalers are told: it is next, and more nodes would start it.
@@ -118,7 +126,8 @@ def test_gang_waits_for_another(scheduler: Scheduler, kubectl: Kubectl, witness:
     second = scheduler.wait_state(kubectl.namespace, "second", "completed")
     until(lambda: succeeded(kubectl, "first", "second"))
     assert first["first_seen"] <= second["first_seen"]
-    assert witness.starts(kubectl.namespace) == ["first", "second"]
+    witness.wait_binds(kubectl.namespace, 24)
+    assert witness.starts(kubectl.namespace) == ["holds", "first", "second"]
     assert witness.started_after(kubectl.namespace, "second", "first")
     assert half_bound_at_rest(witness.of(kubectl.namespace), {"first": 8, "second": 8}) == []
 
@@ -128,7 +137,7 @@ def test_leader_and_workers_F22(scheduler: Scheduler, kubectl: Kubectl, witness:
     row = scheduler.wait_state(kubectl.namespace, "solver", "completed")
     until(lambda: succeeded(kubectl, "solver-leader", "solver-workers"))
     assert (row["source"], row["size"]) == ("label", 5)
-    assert sorted(sight.cpu for sight in witness.binds(kubectl.namespace)) == [2000] * 4 + [4000]
+    assert sorted(sight.cpu for sight in witness.wait_binds(kubectl.namespace, 5)) == [2000] * 4 + [4000]
     assert half_bound_at_rest(witness.of(kubectl.namespace), {"solver": 5}) == []
 
 
@@ -205,14 +214,20 @@ def test_services_start_pod_by_pod(scheduler: Scheduler, kubectl: Kubectl) -> No
 
 
 def test_default_scheduler_beside_ours(scheduler: Scheduler, kubectl: Kubectl, witness: Witness) -> None:
+    # Until theirs are bound each node has room for one of them and for none of ours: else the two would race.
+    kubectl.create(job("holds", pods=8, cpu="5", run="1h"))
+    scheduler.wait_state(kubectl.namespace, "holds", "running")
     kubectl.apply("default-scheduler.yaml")
+    witness.wait_binds(kubectl.namespace, 12)
+    kubectl("delete", "job", "holds", "--wait=false")
     scheduler.wait_state(kubectl.namespace, "ours", "completed")
     until(lambda: succeeded(kubectl, "theirs", "ours"))
     until(lambda: scheduled_by(kubectl, "theirs-") == ["default-scheduler"] * 4)
     until(lambda: scheduled_by(kubectl, "ours-") == ["fairlead"] * 8)
     assert "theirs" not in scheduler.groups(kubectl.namespace)
-    later, earlier = reversed(witness.starts(kubectl.namespace))
-    assert witness.started_after(kubectl.namespace, later, earlier)
+    witness.wait_binds(kubectl.namespace, 20)
+    assert witness.starts(kubectl.namespace) == ["holds", "theirs", "ours"]
+    assert witness.started_after(kubectl.namespace, "ours", "theirs")
 
 
 def test_pods_of_kube_scheduler_count_from_the_first_second_D3(
@@ -301,6 +316,7 @@ def test_two_gangs_do_not_deadlock_D8(scheduler: Scheduler, kubectl: Kubectl, wi
     for name in ("left", "right"):
         scheduler.wait_state(kubectl.namespace, name, "completed")
     until(lambda: succeeded(kubectl, "left", "right"))
+    witness.wait_binds(kubectl.namespace, 10)
     assert half_bound_at_rest(witness.of(kubectl.namespace), {"left": 5, "right": 5}) == []
     # When the first pod of the later gang was bound, there was room for all five of it.
     later, earlier = reversed(witness.starts(kubectl.namespace))
