@@ -58,6 +58,7 @@ class Agent:
         self._nodes = {name: {"cpu": cpu, "memory": "64Gi", "pods": "110"} for name, cpu in nodes.items()}
         self._api = Api(cluster.state.ports.apiserver, cluster.files.pki)
         self._tenants: dict[str, Tenant] = {}
+        self._met: set[str] = set()
         self._lock = threading.Lock()
         self._ends: list[tuple[float, str, Object]] = []
         self._stopped = threading.Event()
@@ -128,7 +129,8 @@ class Agent:
                 return
         if "deletionTimestamp" in pod["metadata"]:
             self._remove(pod)
-        elif uid not in self._tenants and pod["metadata"]["name"] not in self.refused:
+        elif uid not in self._met:  # once: what is told of it may be older than its end
+            self._met.add(uid)
             self._admit(pod, node)
 
     def _admit(self, pod: Object, node: str) -> None:
