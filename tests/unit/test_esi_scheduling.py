@@ -518,6 +518,21 @@ def test_every_state_has_a_way_out():
     assert [state for state, ends in ways.items() if not ends - {state}] == [SchedulingState.FINISHED]
 
 
+def test_what_has_finished_is_over_for_good_and_says_so():
+    """As in ESI: its deletion is the way out, also for who posts its name again."""
+    world = yard(j1=3)
+    queue(world, "s", "j1", release=True)
+    comes(world, "Scheduling", "s", "FinishedState")
+    queue(world, "s", "j1 j2", release=True)
+    world.run(60_000)
+    assert state_of(world, "Scheduling", "s") == "FinishedState"
+    assert world.scheduling("s").reason.endswith("delete it to use its name again")
+    world.delete("Scheduling", "s")
+    queue(world, "s", "j1 j2", release=True)
+    comes(world, "Scheduling", "s", "FinishedState")
+    assert len(world.job("j1").scheduled_events) == 2 and len(world.job("j2").scheduled_events) == 1
+
+
 def test_nothing_moves_where_nothing_changes():
     world = yard(j1=500)
     queue(world, "s", "j1")

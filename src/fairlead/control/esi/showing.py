@@ -75,6 +75,8 @@ def _reason(run: "Run") -> str:
             return wrong(run.scheduling) or f"waits for the end of {names(going)}"
         case SchedulingState.COMPLETED:
             return f"{_ended(run)}; its claims are released when it is deleted"
+        case SchedulingState.FINISHED:
+            return f"{_ended(run)}; it is over for good: delete it to use its name again"
         case _:
             return _ended(run)
 
