@@ -1,10 +1,11 @@
 """Application pods of external schedulers come to their slots by the real kube-scheduler and the extender.
 
 It runs with deploy/kube-scheduler-esi-config.yaml, of which only the address is replaced; and once as ESI ran
-it, with whole nodes and without a bind verb. The same placements come from Fairlead itself.
+it, with whole nodes and without a bind verb; and once by TLS. The same placements come from Fairlead.
 """
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 import yaml
 
 from conftest import free_port, unique_name
-from fairlead.localcluster import Cluster, UpOptions, bring_down, bring_up, components
+from fairlead.localcluster import Cluster, UpOptions, bring_down, bring_up, components, pki
 from live import Kubectl, Scheduler, data_folder, placed, until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
@@ -90,18 +91,38 @@ class Stage:
         file.write_text(yaml.safe_dump(told), encoding="utf-8")
         return str(file)
 
+    def tls(self) -> tuple[str, dict[str, Any]]:
+        """The folder for Fairlead, and what of the extender's entry is different by TLS."""
+        made, ours = self._folder / "pki", self._folder / "tls"
+        if not made.exists():
+            for folder in (made, ours):
+                folder.mkdir()
+            pki.create(made)
+            for name, source in (("tls.crt", "server.crt"), ("tls.key", "server.key"), ("ca.crt", "ca.crt")):
+                shutil.copyfile(made / source, ours / name)
+        files = {"caFile": "ca.crt", "certFile": "scheduler.crt", "keyFile": "scheduler.key"}
+        entry = {
+            "urlPrefix": f"https://{HOST}:{self.port}/extender",
+            "enableHTTPS": True,
+            "tlsConfig": {key: str(made / name) for key, name in files.items()},
+        }
+        return str(ours), entry
+
     def placing(self, binder: str, **changes: Any) -> None:
-        """Let pods be placed by kube-scheduler with this extender, or by Fairlead itself."""
+        """Let pods be placed by kube-scheduler with this extender ("tls": by TLS), or by Fairlead itself."""
         self.plane.stop("kube-scheduler")
+        where = ("--esi-binder", binder, "--port", str(self.port))
+        if binder == "tls":
+            folder, entry = self.tls()
+            changes = entry | changes
+            at = f"{HOST}:{self.port}"
+            where = ("--esi-binder", "extender", "--extender", at, "--extender-tls", folder)
         if binder != self.binder:
             self.stop()
-            self.fairlead = Scheduler(
-                self.plane.kubeconfig, self._data, "--esi", "--insecure-esi", "--esi-binder", binder,
-                "--port", str(self.port),
-            )  # fmt: skip
+            self.fairlead = Scheduler(self.plane.kubeconfig, self._data, "--esi", "--insecure-esi", *where)
             self.fairlead.__enter__()
             self.binder = binder
-        if binder == "extender":
+        if binder != "fairlead":
             options = msgspec.structs.replace(
                 self.plane.state.options, kube_scheduler=True, scheduler_config=self.configuration(**changes)
             )
@@ -215,7 +236,7 @@ def test_RA9_an_executor_lands_in_its_slot_beside_an_unrelated_pod(stage: Stage,
     assert placed(kubectl, "late") == "node-1"
 
 
-@pytest.mark.parametrize("binder", ["extender", "fairlead"])
+@pytest.mark.parametrize("binder", ["extender", "tls", "fairlead"])
 def test_RA11_two_testbeds_on_full_nodes(stage: Stage, kubectl: Kubectl, binder: str) -> None:
     """Extender's two testbeds: each executor needs its ghost's room, and only that ghost goes."""
     stage.placing(binder)
@@ -245,7 +266,7 @@ def test_RA11_two_testbeds_on_full_nodes(stage: Stage, kubectl: Kubectl, binder:
         key: placed_one["metadata"]["labels"][f"{PREFIX}{key}"] for key in ("slots-id", "slots-target-node")
     }
     assert marks == {"slots-id": "1", "slots-target-node": "node-1"}
-    wanted = 3 if binder == "extender" else 0
+    wanted = 0 if binder == "fairlead" else 3
     until(lambda: len(preempted(kubectl)) >= wanted, "the Events of preemption")
     assert len(preempted(kubectl)) == wanted
     assert all(name.startswith("ghostpod-") for name in preempted(kubectl))

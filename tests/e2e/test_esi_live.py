@@ -494,3 +494,44 @@ def test_RA4_nothing_was_forbidden_to_the_account_of_deploy(served: tuple[Cluste
     refused = [line for line in served[1].log.splitlines() if "a write was refused" in line]
     known = ("the cluster does not know SparkApplication", "there is a Job")
     assert len(refused) == 2 and all(any(words in line for words in known) for line in refused)
+
+
+# -- what the cluster lacks, and names that are long ---------------------------------------------------
+
+
+def test_a_missing_priority_class_is_named_and_waited_for(lab: Lab) -> None:
+    lab.kubectl("delete", "priorityclass", "high-priority")
+    try:
+        lab.members(0)
+        lab.apply(lab.bed(), lab.job("j1"), lab.queue("s", "j1"))
+        lab.wait("bj", "j1", "SubmittedState")
+        (problem,) = until(lambda: lab.status("bj", "j1").get("problems"), "a word about the class")
+        assert problem.startswith("priority class high-priority does not exist")
+        errors = [each.get("error") for each in lab.status("bj", "j1")["conditions"]]
+        assert problem in errors and lab.pods("j1") == []
+    finally:
+        Kubectl(lab.kubectl.cluster, "fairlead")("apply", "-f", str(DEPLOY / "esi.yaml"))
+    lab.wait("sched", "s", "CompletedState")
+
+
+def test_RA8_a_node_with_a_long_name_and_no_number_has_slots(lab: Lab) -> None:
+    """The API server takes what is written for it: ghosts, and an affinity that names the node."""
+    name = "n" * 230
+    amounts = {"cpu": "2", "memory": "8Gi", "pods": "20"}
+    meta = {"name": name, "labels": {lab.label: "rack-a"}, "annotations": {"kwok.x-k8s.io/node": "fake"}}
+    status = {"capacity": amounts, "allocatable": amounts}
+    lab.kubectl.create({"apiVersion": "v1", "kind": "Node", "metadata": meta, "spec": {}, "status": status})
+    try:
+        lab.apply(lab.bed(holdCapacity="pods"), lab.job("j1"), lab.queue("s", "j1", "j1", autoRelease=True))
+        lab.wait("sched", "s", "FinishedState")
+        ended = lab.settled("SUCCESS", 2)
+        assert {each["nodeName"] for each in ended["slots"]} == {name}
+
+        def ghosts() -> bool:
+            held = [pod for pod in lab.kubectl.get("pods") if pod["metadata"]["name"].startswith("ghostpod-")]
+            return len(held) == 2 and {pod["spec"]["nodeName"] for pod in held} == {name}
+
+        until(ghosts, "a ghost in each of its slots")
+    finally:
+        lab.kubectl("delete", "tb", "slots", "--wait=false", "--ignore-not-found")
+        lab.kubectl("delete", "node", name)
