@@ -324,6 +324,11 @@ def test_tail_shows_the_last_rows_or_all_since_a_time(url: str):
     ]  # fmt: skip
 
 
+def test_tail_has_no_head_where_nothing_can_be_asked(tmp_path: Path):
+    result = CliRunner().invoke(main.app, ["recorder", "tail", "--data-dir", str(tmp_path)])
+    assert "there is no database in" in str(result.exception) and result.stdout == ""
+
+
 def test_tail_follows_until_nobody_reads(tcp_url: str, monkeypatch: pytest.MonkeyPatch):
     """Rows that come while it runs are shown once each, and in order."""
     with fresh_database(tcp_url) as url:

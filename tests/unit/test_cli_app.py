@@ -319,8 +319,8 @@ def test_environment_names_the_server(server: str, monkeypatch: pytest.MonkeyPat
 def test_nobody_answers(capsys: pytest.CaptureFixture[str], tmp_path: Path):
     line = failing(capsys, "queue", "--data-dir", str(tmp_path))
     assert line.startswith("fairlead: nobody answers: no scheduler has left its address in ")
-    assert "there is no database in" in line and "Start `fairlead scheduler`" in line
-    assert "\n" not in line
+    assert "there is no database in" in line and "this --data-dir. Start `fairlead scheduler`" in line
+    assert line.endswith("--server, --data-dir or --database-url") and "\n" not in line
 
 
 def test_named_server_is_not_replaced_by_some_database(capsys: pytest.CaptureFixture[str]):

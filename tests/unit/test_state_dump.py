@@ -246,4 +246,4 @@ def test_D13_nobody_answers_is_one_line(capsys: pytest.CaptureFixture[str], tmp_
     line = failing(capsys, "state", command, "--data-dir", str(tmp_path))
     assert line.startswith("fairlead: nobody answers: no scheduler has left its address in ")
     assert "the database does not know" in line and "Start `fairlead scheduler`" in line
-    assert "\n" not in line
+    assert line.endswith("where to ask with --server or --data-dir") and "\n" not in line

@@ -133,6 +133,7 @@ def _ask(
 ) -> T:
     """The scheduler's answer, else what `stored` finds in the database; a text: what that does not know."""
     tried: list[str] = []
+    places = "--server or --data-dir" if isinstance(stored, str) else "--server, --data-dir or --database-url"
     try:
         return _fetch(_server(where), path, kind, patience, method)
     except NoAnswer as error:
@@ -147,10 +148,8 @@ def _ask(
             return stored(where.data, where.database_url, (tried[0],))
         except _store_error() as error:
             tried.append(str(error))
-    raise CliError(
-        f"nobody answers: {'; '.join(tried)}. Start `fairlead scheduler`, or say where to ask with --server, "
-        "--data-dir or --database-url"
-    )
+    why = "; ".join(tried).removesuffix("?")
+    raise CliError(f"nobody answers: {why}. Start `fairlead scheduler`, or say where to ask with {places}")
 
 
 def _store_error() -> type[Exception]:

@@ -29,11 +29,10 @@ _PAUSE = 0.5
 
 def run(question: Question, kind: str, lines: int, follow: bool) -> None:
     """Until all is told, or with `follow` until Ctrl-C or until nobody reads."""
-    to: Writer = (
-        Lines() if question.output == "table" else writer("jsonl", history_rows.CHANGE, sys.stdout.buffer)
-    )
 
     async def work(conn: Connection) -> None:
+        table = question.output == "table"
+        to: Writer = Lines() if table else writer("jsonl", history_rows.CHANGE, sys.stdout.buffer)
         async for row in (_going_on if follow else _all)(conn, question, kind, lines):
             to.row(history_rows.change(row))
             sys.stdout.flush()
