@@ -20,6 +20,7 @@ from fairlead.localcluster import Cluster
 from fairlead.model import quantity
 from fairlead.model.audit import Report
 from fairlead.model.command import Command
+from fairlead.model.esi import SCHEDULER
 from fairlead.model.event import Event
 from fairlead.model.settings import Settings
 from fairlead.runtime.audit import GRACE, Auditor
@@ -68,14 +69,15 @@ class Lossy:
 
 
 class Inside:
-    """The scheduler, and short ways to do things to its cluster, in a namespace of its own."""
+    """The scheduler, and short ways to do things to its cluster, in a namespace of its own. With `esi` it
+    serves external schedulers."""
 
-    def __init__(self, cluster: Cluster, namespace: str, grace: float = GRACE) -> None:
+    def __init__(self, cluster: Cluster, namespace: str, grace: float = GRACE, esi: bool = False) -> None:
         self.cluster, self.namespace = cluster, namespace
-        settings = Settings()
+        settings = Settings(aliases=(SCHEDULER,) if esi else ())
         self.engine = Engine(structs.replace(settings, sources=(*settings.sources, SOURCE)), RECONCILERS)
         self.metrics = Metrics()
-        self.kube = Lossy(KubePort(load(cluster.kubeconfig), registry=self.metrics.registry))
+        self.kube = Lossy(KubePort(load(cluster.kubeconfig), esi=esi, registry=self.metrics.registry))
         clock = Clock()
         self.auditor = Auditor(
             self.engine.state, self.kube.port.relist, self.metrics, interval=0, grace=grace, clock=clock
