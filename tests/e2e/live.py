@@ -117,7 +117,7 @@ class Scheduler:
         if found is None or found.pid != self.pid:
             return 0, None
         try:
-            with DIRECT.open(f"{found.url}{path}", timeout=10) as answer:
+            with DIRECT.open(f"{found.url}{path}", timeout=30) as answer:
                 return answer.status, json.loads(answer.read())
         except urllib.error.HTTPError as error:
             return error.code, json.loads(error.read())

@@ -116,16 +116,20 @@ def provisioner(room: Kubectl, answer: Callable[[str, Json], Json | None]) -> It
 
     def work() -> None:
         while not over.wait(0.1):
-            for each in room.get("persistentvolumeclaims"):
-                node = each["metadata"].get("annotations", {}).get(SELECTED)
-                if each["status"]["phase"] == "Bound" or not node or each["spec"].get("volumeName"):
-                    continue
-                asked.append(node)
-                made = answer(node, each)
-                if made is None:
-                    room("annotate", "pvc", each["metadata"]["name"], f"{SELECTED}-")
-                else:
-                    room("apply", "-f", "-", text=json.dumps(made))
+            with contextlib.suppress(AssertionError):  # the API server did not take it: once more, then
+                for each in room.get("persistentvolumeclaims"):
+                    provide(each)
+
+    def provide(each: Json) -> None:
+        node = each["metadata"].get("annotations", {}).get(SELECTED)
+        if each["status"]["phase"] == "Bound" or not node or each["spec"].get("volumeName"):
+            return
+        asked.append(node)
+        made = answer(node, each)
+        if made is None:
+            room("annotate", "pvc", each["metadata"]["name"], f"{SELECTED}-")
+        else:
+            room("apply", "-f", "-", text=json.dumps(made))
 
     thread = threading.Thread(target=work, daemon=True)
     thread.start()

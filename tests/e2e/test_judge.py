@@ -41,7 +41,7 @@ from testbed import (
 from fairlead.localcluster import Cluster
 from live import until
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(900)]
 SLOW, DRIVER = "by-hand", "csi.example.com"
 
 
