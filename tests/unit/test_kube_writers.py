@@ -8,8 +8,8 @@ import pytest
 from aiohttp import web
 
 from fairlead.kube.actuate import Actuator
+from fairlead.kube.announce import GONE, event_name
 from fairlead.kube.announce import cut as cut_bytes
-from fairlead.kube.announce import event_name
 from fairlead.kube.client import ApiClient
 from fairlead.kube.outcomes import TokenBucket
 from fairlead.kube.port import KubePort
@@ -248,8 +248,10 @@ async def test_what_was_said_of_an_object_is_forgotten_with_it(rig: Rig) -> None
     rig.actuator.forget("uid-default-p")
     announcer = rig.actuator._announcer
     assert list(announcer._series) == ["uid-default-q"] and announcer._kept == 3
-    rig.perform([announce("2", "q")])
+    rig.perform([announce("late", "p"), announce("2", "q")])
+    await rig.counted("events_written", 7)
     await rig.counted("events_repeated")
+    assert list(announcer._series) == ["uid-default-q"] and announcer._kept == 3
 
 
 async def test_the_watch_tells_of_whom_nothing_is_said_any_more(api: FakeApi) -> None:
@@ -274,6 +276,9 @@ async def test_what_was_said_is_remembered_of_few_objects(rig: Rig) -> None:
         await rig.counted("events_written", number + 1)
         assert announcer._kept == sum(map(len, announcer._series.values())) <= 10
     assert list(announcer._series) == [f"uid-default-p{number}" for number in range(20, 25)]
+    for number in range(GONE + 100):
+        announcer.forget(f"{number}")
+    assert len(announcer._gone) == GONE
 
 
 async def test_the_oldest_event_is_dropped_when_the_queue_is_full(api: FakeApi) -> None:

@@ -30,6 +30,8 @@ NAME_BYTES = 128
 SERIES_EVERY = 60.0
 """A repeat within this many seconds is only counted, and told with the next one."""
 YIELD = 1.0
+GONE = 4096
+"""So many objects are known to be gone."""
 OWNERS = dict.fromkeys(("ReplicaSet", "StatefulSet", "Deployment"), "apps/v1")
 API_VERSIONS = OWNERS | {kind: home.version for kind, home in HOMES.items()}
 
@@ -130,6 +132,8 @@ class Announcer:
         """Object -> (reason, note) -> its series; the object that was spoken of last comes last."""
         self._kept = 0
         """How many series these are."""
+        self._gone: OrderedDict[str, None] = OrderedDict()
+        """Objects that went lately, the last one last: what is queued of them may be said yet."""
         self._crew = Crew()
 
     def add(self, command: Announce, once: bool = False) -> None:
@@ -177,11 +181,19 @@ class Announcer:
             return "failed"
 
     def forget(self, uid: str) -> None:
-        """The object is gone: nothing is said of it again."""
+        """The object is gone: what is still said of it is not said again."""
+        self._gone[uid] = None
+        if len(self._gone) > GONE:
+            self._gone.popitem(last=False)
+        self._drop(uid)
+
+    def _drop(self, uid: str) -> None:
         self._kept -= len(self._series.pop(uid, ()))
 
     def _remember(self, key: Key) -> Series:
         uid, said = key[0], key[1:]
+        if uid in self._gone:
+            return Series()
         about = self._series.setdefault(uid, {})
         self._series.move_to_end(uid)
         if said not in about:
@@ -189,7 +201,7 @@ class Announcer:
             self._kept += 1
         series = about[said]
         while self._kept > self._limit:
-            self.forget(next(iter(self._series)))
+            self._drop(next(iter(self._series)))
         return series
 
     def _path(self, command: Announce) -> str:
