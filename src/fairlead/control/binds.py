@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from fairlead.control import claims
 from fairlead.core.esi.asking import where
 from fairlead.core.esi.marks import marks
+from fairlead.core.esi.places import known
 from fairlead.core.labels import constraints
 from fairlead.core.live import Group, Intent
 from fairlead.core.state import State
@@ -45,6 +46,7 @@ def release(state: State, _: Sequence[Group]) -> list[Command]:
             continue
         del state.to_bind[intent.pod]
         intent.in_flight = True
+        known(state, intent.pod)  # no earlier request can come any more, and this one says which slot
         found = where(state, intent.pod)
         labels, annotations = marks(found[1]) if found is not None else ((), ())
         commands.append(

@@ -111,6 +111,17 @@ def somebody_elses(esi: Esi, given: Mapping[str, str], slot: Slot, pod: Pod) -> 
     return "" if his or (not makers and job.name in pod.labels.values()) else job.uid
 
 
+def in_doubt(state: State, table: SlotTable) -> dict[str, str]:
+    """Slots that a pod may turn out to have of which it is not known which one it has -> that pod."""
+    found: dict[str, str] = {}
+    for uid in state.esi.guessed:
+        place, pod = state.esi.places.get(uid), state.pods.get(uid)
+        if place is not None and pod is not None and place.testbed == table.testbed:
+            node = place.slot.rpartition("/")[0]
+            found.update({slot.key: uid for slot in allowed(table, pod) if slot.node == node})
+    return found
+
+
 # -- words -------------------------------------------------------------------------------------------
 
 
@@ -147,6 +158,11 @@ def why(state: State, pod: Pod) -> str:
         return f"none of the slots that it may use exists in testbed {ref}"
     free = [slot for slot in slots if slot.state is SlotState.FREE]
     given = esi.given(table.testbed) if free else {}
+    doubt = in_doubt(state, table) if free else {}
+    if free and all(slot.key in doubt for slot in free):
+        other = state.pods[doubt[free[0].key]]
+        text = f"slot {free[0].key} of testbed {table.ref.name} may be pod {other.namespace}/{other.name}'s"
+        return f"{text}: a request that was sent before the scheduler began anew may be on its way"
     job = esi.jobs.get(somebody_elses(esi, given, free[0], pod)) if free else None
     if job is not None:
         return f"slot {free[0].key} of testbed {table.ref.name} is assigned to BatchJob {job.ref}"

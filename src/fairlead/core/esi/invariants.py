@@ -33,6 +33,7 @@ def slots(state: State) -> list[str]:
     for pod, place in esi.places.items():
         if owners.get(pod) != f"{place.testbed}/{place.slot}":
             wrong.append(f"pod {pod} is noted in slot {place.slot}, its table has {owners.get(pod)}")
+    wrong += [f"pod {pod} has no slot to guess" for pod in esi.guessed if pod not in esi.places]
     wrong += [f"pod {pod} has slot {at} and no place" for pod, at in owners.items() if pod not in esi.places]
     held = {key: state.inventory.held.get(key) for key in esi.holds}
     for key in dict.fromkeys([*held, *holds]):

@@ -52,6 +52,7 @@ def seat(state: State, uid: str, place: Place) -> None:
 def unseat(state: State, uid: str) -> None:
     """The pod has no slot any more; one that waits seeks another."""
     esi = state.esi
+    esi.guessed.pop(uid, None)
     if esi.places.pop(uid, None) is not None:
         esi.startable.pop(uid, None)
         esi.tried.pop(uid, None)
@@ -62,6 +63,14 @@ def unseat(state: State, uid: str) -> None:
     if pod is not None and home in esi.tables and wants(state, pod):
         esi.tables[home].waiting[uid] = None
         esi.seeking[home] = None
+
+
+def known(state: State, uid: str) -> None:
+    """The pod's slot is no guess any more: others may have those that it might have had."""
+    place = state.esi.places.get(uid)
+    if uid in state.esi.guessed and place is not None:
+        del state.esi.guessed[uid]
+        state.esi.seeking[place.testbed] = None
 
 
 def note_start(state: State, slot: Slot) -> None:

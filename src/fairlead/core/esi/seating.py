@@ -7,7 +7,7 @@ node or meant for it; only reservations, and seats of which nothing is written, 
 from fairlead.core.esi.asking import allowed, said, told, too_big, unusable, wants
 from fairlead.core.esi.feed import is_ghost
 from fairlead.core.esi.numbering import leave
-from fairlead.core.esi.places import hold, note_start, seat, touch, unseat
+from fairlead.core.esi.places import hold, known, note_start, seat, touch, unseat
 from fairlead.core.esi.table import Place, Slot, SlotTable
 from fairlead.core.state import State
 from fairlead.core.tenancy import PLACES, WHOLE, with_places
@@ -27,6 +27,8 @@ class Count:
         self._pods: dict[str, Pod] = {}
         """Slot -> the application pod in it, or on its way to it."""
         self._ghosts: dict[str, Pod] = {}
+        self._loose: dict[str, None] = {}
+        """Those of whom nothing says where they sit: they give way to one that can sit nowhere else."""
         self._homeless: list[Pod] = []
         """Application pods on the node that have no slot."""
         self._amounts = with_places(table.amounts, 1) if state.tenancy else table.amounts
@@ -59,6 +61,10 @@ class Count:
         self._homeless = [pod for pod in left if not self._sit_anywhere(pod)]
         for key, pod in self._pods.items():
             seat(state, pod.uid, Place(uid, key))
+            if pod.node:
+                known(state, pod.uid)
+            elif pod.uid in self._loose and _asked(state, pod):
+                state.esi.guessed[pod.uid] = None
         for pod in self._homeless:
             place = state.esi.places.get(pod.uid)
             if place is not None and place.testbed == uid:
@@ -94,10 +100,23 @@ class Count:
 
     def _sit_anywhere(self, pod: Pod) -> bool:
         """The first slot here that it may use; of those that are none any more only one that it names."""
-        for slot in allowed(self._table, pod):
-            if slot.node == self._node and self._sit(pod, (slot.node, slot.index)):
+        self._loose[pod.uid] = None
+        return self._squeeze(pod, {}) or any(self._sit(pod, slot) for slot in said(pod))
+
+    def _squeeze(self, pod: Pod, tried: dict[str, None]) -> bool:
+        """A free slot, else one whose loose sitter finds another one: if all find one in any way, they do."""
+        here = [slot for slot in allowed(self._table, pod) if slot.node == self._node]
+        if any(self._sit(pod, (slot.node, slot.index)) for slot in here):
+            return True
+        for slot in here:
+            sitter = self._pods.get(slot.key)
+            if slot.key in tried or sitter is None or sitter.uid not in self._loose:
+                continue
+            tried[slot.key] = None
+            if self._squeeze(sitter, tried):
+                self._pods[slot.key] = pod
                 return True
-        return any(self._sit(pod, slot) for slot in said(pod))
+        return False
 
     def _drop_former(self) -> None:
         """Slots that are none any more are listed while somebody runs there."""
@@ -225,6 +244,12 @@ class Count:
             table.problems[self._node] = problems
         else:
             table.problems.pop(self._node, None)
+
+
+def _asked(state: State, pod: Pod) -> bool:
+    """Whether a bind of the pod may be on its way, sent by this process or by the one before it."""
+    intent = state.intents.get(pod.uid)
+    return intent is not None and (intent.doubtful or intent.in_flight)
 
 
 def _short(resource: str, need: int, left: int) -> str:

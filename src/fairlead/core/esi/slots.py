@@ -12,7 +12,7 @@ inventory under a key of its own, so that nobody else is placed there; else none
 
 from collections.abc import Iterable
 
-from fairlead.core.esi.asking import allowed, somebody_elses, too_big, unusable, wants
+from fairlead.core.esi.asking import allowed, in_doubt, somebody_elses, too_big, unusable, wants
 from fairlead.core.esi.feed import home_of, is_ghost
 from fairlead.core.esi.numbering import join, lay_out, leave
 from fairlead.core.esi.places import hold_key, note_start, release, seat, unseat
@@ -134,9 +134,12 @@ def _assign(state: State, table: SlotTable) -> None:
                 pods.append(pod)
                 break
     given = state.esi.given(table.testbed) if pods else {}
+    doubt = in_doubt(state, table) if pods and state.esi.guessed else {}
     for pod in sorted(pods, key=lambda pod: (SLOT not in pod.annotations, pod.created, pod.name, pod.uid)):
         for slot in (table.waiting[pod.uid] or ()) if wants(state, pod) else ():
-            if slot.state is not SlotState.FREE or somebody_elses(state.esi, given, slot, pod):
+            if slot.state is not SlotState.FREE or slot.key in doubt:
+                continue
+            if somebody_elses(state.esi, given, slot, pod):
                 continue
             if not unusable(state, table, slot, pod):
                 slot.state, slot.pod = SlotState.RESERVED, pod.uid

@@ -121,6 +121,9 @@ class Esi:
         """Uid of a BatchJob or of an application -> pods that name it, drivers and ended ones, too."""
         self.places: dict[str, Place] = {}
         """Pods that have a slot, from its reservation until they end."""
+        self.guessed: dict[str, None] = {}
+        """Those of them of which nothing says which one, while an earlier request of a bind may be on its way
+        that does: it may bring them to any that they may use on their node."""
         self.holds: dict[str, Place] = {}
         """Key in `Inventory.held` -> the slot whose free part it holds."""
         self.refused: dict[str, str] = {}
