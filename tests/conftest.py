@@ -2,6 +2,7 @@
 
 import os
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,13 @@ settings.register_profile("ci", derandomize=True, print_blob=True, **_ANY_PACE)
 settings.register_profile("explore", print_blob=True, **_ANY_PACE)
 settings.register_profile("long", print_blob=True, max_examples=2000, **_ANY_PACE)
 settings.load_profile(os.environ.get("FAIRLEAD_HYPOTHESIS", "ci"))
+
+
+# What is printed must not depend on whose terminal, shell or time zone this is.
+for _name in ("COLUMNS", "LINES", "FORCE_COLOR", "TTY_COMPATIBLE", "FAIRLEAD_SERVER", "FAIRLEAD_TOKEN"):
+    os.environ.pop(_name, None)
+os.environ["TZ"] = "UTC"
+time.tzset()
 
 
 def log_as_at_first() -> None:

@@ -74,7 +74,7 @@ async def test_RA3_a_standby_that_is_elected_takes_over_from_one_that_never_lets
         assert {event.not_before for event in after.of(GrantRestored)} == {NOW + 10_000}
         assert [event.record.name for event in after.of(GroupRestored)] == ["g1", "g7"]
         await before.first(StoreLost)
-        assert sessions(database) == 2
+        await until(lambda: sessions(database) == 2)
         assert not old.store.fenced.is_set()  # it knows only that its connection ended
         new.store.perform([record("p2", 2, [2])])
         await after.first(AllocationsRecorded)

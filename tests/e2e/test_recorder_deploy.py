@@ -12,7 +12,7 @@ from bench.recorded import Hands, Recording, SecondWatch
 from fairlead.kube.access import NEEDED, Right
 from fairlead.kube.observe import needed
 from fairlead.localcluster import Cluster
-from live import Kubectl, data_folder, until
+from live import PATIENCE, Kubectl, data_folder, until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -76,7 +76,7 @@ def test_RB7_an_account_that_may_only_look_will_do(plane: Cluster, tmp_path: Pat
         until(lambda: watch.count("seen", "Finished") == 5)
         until(lambda: recorder.said("seen") == watch.expected("seen"), "all of it to be recorded")
         told = "SELECT count(*) FROM change WHERE source = 'watch' AND object = 'Node' AND event = 'Added'"
-        assert recorder.rows(told) == [(2,)]
+        until(lambda: recorder.rows(told) == [(2,)], "the nodes to be recorded")
         assert "forbidden" not in recorder.log.lower()
 
 
@@ -89,7 +89,7 @@ def test_a_missing_right_is_named(plane: Cluster, tmp_path: Path) -> None:
     with data_folder() as data:
         recorder = Recording(account(kubectl, tmp_path), data)
         recorder.start()
-        assert recorder.process is not None and recorder.process.wait(60) == 1
+        assert recorder.process is not None and recorder.process.wait(PATIENCE) == 1
         last = recorder.log.strip().splitlines()[-1]
         assert (
             "may not list nodes, watch nodes, list events.events.k8s.io, watch events.events.k8s.io" in last

@@ -164,7 +164,7 @@ def test_an_application_runs_in_its_slots_until_it_is_completed(
     mine = spark(labels={"team": "a"}, annotations={"note": "x"}, envVars={"MODE": "fast"}, coreLimit="1")
     create(kubectl, manifest(kubectl, "pi", mine))
     pods = executors(kubectl, "pi")
-    assert look(kubectl, "pi").state is AppState.PENDING
+    reached(kubectl, "pi", AppState.PENDING)
     for pod in pods:
         meta, spec = pod["metadata"], pod["spec"]
         assert (
@@ -251,6 +251,18 @@ def slots(kubectl: Kubectl, scheduler: Scheduler) -> Iterator[None]:
     kubectl("delete", "testbed", "tb")
 
 
+def bound_executors(kubectl: Kubectl, name: str) -> list[Object]:
+    def there() -> list[Object] | None:
+        found = executors(kubectl, name)
+        return found if all(pod["spec"].get("nodeName") for pod in found) else None
+
+    return until(there, f"the executors of {name} to be bound")
+
+
+def slot_states(kubectl: Kubectl) -> set[str]:
+    return {slot["state"] for slot in kubectl.get("testbed", "tb")[0]["status"]["slots"]}
+
+
 @pytest.mark.usefixtures("slots")
 def test_jobs_of_a_scheduling_run_in_their_slots_and_are_released(kubectl: Kubectl, drivers: Drivers) -> None:
     kubectl.create(*[batch_job(name, sparkSpec=spark()) for name in ("one", "two")])
@@ -261,10 +273,10 @@ def test_jobs_of_a_scheduling_run_in_their_slots_and_are_released(kubectl: Kubec
     for name in ("one", "two"):
         wait_state(kubectl, "batchjob", name, "RunningState")
     # Round robin over the nodes: numbers 0 and 2 are both on the first one.
-    assert slots_of(executors(kubectl, "two")) == ["m0/0", "m0/1"]
-    assert slots_of(executors(kubectl, "one")) == ["m1/0", "m1/1"]
-    status = wait_state(kubectl, "testbed", "tb", "RUNNING")
-    assert {slot["state"] for slot in status["slots"]} == {"OCCUPIED"}
+    assert slots_of(bound_executors(kubectl, "two")) == ["m0/0", "m0/1"]
+    assert slots_of(bound_executors(kubectl, "one")) == ["m1/0", "m1/1"]
+    wait_state(kubectl, "testbed", "tb", "RUNNING")
+    until(lambda: slot_states(kubectl) == {"OCCUPIED"}, "all slots to be occupied")
     for name in ("one", "two"):
         drivers.end(name)
         status = wait_state(kubectl, "batchjob", name, "CompletedState")

@@ -173,7 +173,7 @@ def test_F12_nothing_starts_before_its_begin_time(
     """The whole second of the annotation; the scheduler is killed while it waits for it."""
     scheduler = Scheduler(small_cluster.kubeconfig, data)
     with Witness(small_cluster) as witness, scheduler:
-        begin = (datetime.now(UTC) + timedelta(seconds=20)).replace(microsecond=0)
+        begin = (datetime.now(UTC) + timedelta(seconds=12)).replace(microsecond=0)
         notes = {"fairlead.dev/begin-time": begin.strftime("%Y-%m-%dT%H:%M:%SZ")}
         kubectl.create(job("later", run="1s", annotations=notes))
         row = scheduler.wait_state(kubectl.namespace, "later", "held")

@@ -16,7 +16,8 @@ from judge import PODS, Judge, Object, Verdict, key_of, list_of, placed
 from fairlead.localcluster import Cluster
 from live import Scheduler, until
 
-SECONDS = 60.0
+SECONDS = 120.0
+GONE = 404
 _numbers = count(1)
 
 
@@ -170,7 +171,11 @@ class Trial:
         paths = [_path(pod) for pod in pods]
         for path in paths:
             self._delete(path)
-        until(lambda: not any(self.cluster.client.get(path).ok for path in paths), "pods to be gone", SECONDS)
+        until(lambda: all(self._is_gone(path) for path in paths), "pods to be gone", SECONDS)
+
+    def _is_gone(self, path: str) -> bool:
+        """The API server says so; no answer is none."""
+        return self.cluster.client.get(path).status == GONE
 
     def _now(self, pods: Iterable[Object]) -> list[Object]:
         return [self.cluster.client.get(_path(pod)).json() for pod in pods]
@@ -269,9 +274,9 @@ class Trial:
     def _left(self) -> bool:
         found = [*list_of(self.cluster, PODS), *list_of(self.cluster, "persistentvolumeclaims")]
         return any(each["metadata"]["namespace"] in self._spaces for each in found) or any(
-            self.cluster.client.get(path).ok for path in self._made
+            not self._is_gone(path) for path in self._made
         )
 
     def _delete(self, path: str) -> None:
         answer = self.cluster.client.request("DELETE", path, {"gracePeriodSeconds": 0})
-        assert answer.ok or answer.status == 404, answer.reason()
+        assert answer.ok or answer.status == GONE, answer.reason()
