@@ -176,15 +176,18 @@ async def one(
 
 
 def compare(cluster: Cluster, iterations: int, hold: float, patience: float = CLOGGED) -> dict[str, Result]:
-    """The same workload through the cluster's own kube-scheduler, and then through Fairlead."""
+    """The same workload through the cluster's own kube-scheduler, and then through Fairlead.
+
+    `patience`: seconds of silence after which kube-scheduler is clogged. Fairlead has no less than usual.
+    """
     results: dict[str, Result] = {}
-    for name, scheduler, start in (
-        ("kube-scheduler", "default-scheduler", processes.kube_scheduler),
-        ("fairlead", "fairlead", processes.fairlead),
+    for name, scheduler, start, silence in (
+        ("kube-scheduler", "default-scheduler", processes.kube_scheduler, patience),
+        ("fairlead", "fairlead", processes.fairlead, max(patience, CLOGGED)),
     ):
         cluster.stop("kube-scheduler")
         with start(cluster):
-            results[name] = eventloop.run(one(cluster, scheduler, iterations, hold, patience))
+            results[name] = eventloop.run(one(cluster, scheduler, iterations, hold, silence))
         print(f"{name}: {len(results[name].ended)} of {len(results[name].gangs)} gangs completed", flush=True)
     return results
 

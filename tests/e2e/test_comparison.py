@@ -39,7 +39,7 @@ def test_F21_D8_all_hundred_gangs_of_the_published_comparison_complete(plane: Cl
 @pytest.mark.timeout(600)
 def test_F21_the_comparison_with_the_stock_scheduler_can_be_repeated(plane: Cluster) -> None:
     """Small. Whether kube-scheduler clogs is chance with so few gangs; that Fairlead completes all is not."""
-    results = compare(plane, iterations=4, hold=HOLD, patience=8)
+    results = compare(plane, iterations=4, hold=HOLD, patience=3)
     assert len(results["fairlead"].ended) == 4 * len(SIZES)
     assert len(results["kube-scheduler"].ended) <= 4 * len(SIZES)
     told = rows(results)
