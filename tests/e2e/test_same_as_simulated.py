@@ -7,6 +7,8 @@ choice hang on less than two seconds, nor on which of several pods is seen to en
 of the cluster's run is then a workload of its own, and played again it is decided alike, too.
 """
 
+import threading
+import time
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -23,9 +25,14 @@ from fairlead.sim import gains, trace
 from fairlead.sim.play import play
 from live import Scheduler, data_folder
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(900)]
 TOLERANCE = 2.0
 """Seconds."""
+STALL = 0.5
+"""Seconds for one look at the API server, after which the machine is too slow for these times."""
+TRIES = 4
+"""On a machine that stalls, the same is played again."""
+_PAUSE = 0.05
 FOLDER = Path(__file__).resolve().parent.parent / "data" / "scenarios"
 FILES = sorted(FOLDER.glob("live_*.scn"))
 TIMES = ("granted", "ended", "promised", "promised_last")
@@ -82,6 +89,21 @@ def test_RB4_a_scenario_is_decided_alike_in_the_simulator_on_a_cluster_and_from_
     path: Path, bare_cluster: Cluster
 ) -> None:
     played = Played(path)
+    for _ in range(TRIES):
+        with Pace(bare_cluster) as pace:
+            there, again = on_a_cluster(played, bare_cluster)
+        wrong = differences(played.decided(), there)
+        late = max(map(abs, again.values()), default=0.0)
+        print(table(played.decided(), there), f"the slowest look took {pace.slowest:.2f} s", sep="\n")
+        if (not wrong and late <= TOLERANCE) or pace.slowest < STALL:
+            break
+    assert not wrong, table(played.decided(), there)
+    assert again.keys() == {name for name, one in there.items() if one.granted is not None}
+    assert late <= TOLERANCE, again
+
+
+def on_a_cluster(played: Played, bare_cluster: Cluster) -> tuple[dict[str, Decided], dict[str, float]]:
+    """What was decided there; and how much later or sooner each starts when the record is played again."""
     with data_folder() as data, Live(bare_cluster, f"played-{next(_numbers)}", played) as live:
         config = data.with_name("config.yaml")
         config.write_text(played.configuration(), encoding="utf-8")
@@ -91,12 +113,32 @@ def test_RB4_a_scenario_is_decided_alike_in_the_simulator_on_a_cluster_and_from_
             Recording(bare_cluster.kubeconfig, data),
         ):
             there = live.play(scheduler)
-        again = apart(data)
-    print(table(played.decided(), there))
-    assert not differences(played.decided(), there), table(played.decided(), there)
-    started = {name for name, one in there.items() if one.granted is not None}
-    assert again.keys() == started
-    assert max(map(abs, again.values())) <= TOLERANCE, again
+        return there, apart(data)
+
+
+class Pace:
+    """Looks at the API server again and again; `slowest` is how long a look took at most, in seconds."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.slowest = 0.0
+        self._cluster = cluster
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="pace", daemon=True)
+
+    def __enter__(self) -> "Pace":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopped.set()
+        self._thread.join(30)
+
+    def _run(self) -> None:
+        ended = time.monotonic()
+        while not self._stopped.wait(_PAUSE):
+            self._cluster.client.get("/readyz")
+            begun, ended = ended, time.monotonic()
+            self.slowest = max(self.slowest, ended - begun - _PAUSE)
 
 
 def apart(data: Path) -> dict[str, float]:

@@ -271,7 +271,7 @@ async def test_real_server_starts_answers_and_stops():
     await server.start()
     url = server.url
     assert url.startswith("http://127.0.0.1:")
-    async with httpx.AsyncClient() as http:
+    async with httpx.AsyncClient(timeout=60) as http:
         assert (await http.get(f"{url}/api/v1/queue")).json()["total"] == 8
         await server.stop()
         with pytest.raises(httpx.ConnectError):

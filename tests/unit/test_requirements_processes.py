@@ -95,7 +95,7 @@ class Shell:
 
     def _wait_for_one(self) -> None:
         name, process = next(iter(self.running.items()))
-        failed = process.wait(timeout=60)
+        failed = process.wait(timeout=200)
         del self.running[name]
         phase = PodPhase.FAILED if failed else PodPhase.SUCCEEDED
         self._seen(structs.replace(self.work[name], phase=phase))
@@ -122,7 +122,7 @@ def python(script: str, *arguments: str) -> str:
         [sys.executable, "-c", _BLOCKED + script, *arguments],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=200,
         check=False,
     )
     assert run.returncode == 0, run.stderr
