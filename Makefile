@@ -76,8 +76,8 @@ controlplane: check-go install ## Build the local control plane if need be and s
 	  $(BIN)/fairlead cluster up --name $$name --nodes 1 >/dev/null
 
 # After the control plane: what the two share is then compiled already.
-plugin: check-go install ## Build kube-scheduler with the recorder's plugin, and the Spark operator, if need be
-	@echo '== kube-scheduler with the recorder'"'"'s plugin, Spark operator'
+plugin: check-go install ## Build kube-schedulers with the recorder's plugin, and the Spark operator, if need be
+	@echo '== kube-schedulers with the recorder'"'"'s plugin, Spark operator'
 	@$(BIN)/python plugins/build.py
 
 demo: check-go install ## The whole system on this machine (NODES=8 and more, KEEP=1 leaves it running)

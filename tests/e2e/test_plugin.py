@@ -117,10 +117,8 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 class Sniffing:
     """The scheduler with the plugin, as a process."""
 
-    def __init__(
-        self, plane: Cluster, folder: Path, port: int, binary: str = "kube-scheduler-sniffer"
-    ) -> None:
-        self.binary = binary
+    def __init__(self, plane: Cluster, folder: Path, port: int, program: str = "") -> None:
+        self.program = program or binaries()["kube-scheduler-sniffer"]
         told = yaml.safe_load(CONFIGURATION.read_text(encoding="utf-8"))
         told["clientConnection"] = {
             "kubeconfig": str(plane.files.conf / "scheduler.kubeconfig"),
@@ -140,7 +138,7 @@ class Sniffing:
         self.file.write_text(yaml.safe_dump(told), encoding="utf-8")
 
     def start(self) -> None:
-        command = [binaries()[self.binary], f"--config={self.file}", "--secure-port=0"]
+        command = [self.program, f"--config={self.file}", "--secure-port=0"]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
@@ -332,7 +330,7 @@ def test_RB8_the_last_facts_are_sent_when_the_scheduler_ends(
 def test_RB8_a_scheduler_with_plugins_of_its_own_is_told_of_too(
     plane: Cluster, recorder: Recorder, kubectl: Kubectl, tmp_path: Path
 ) -> None:
-    other = Sniffing(plane, tmp_path, recorder.port, "kube-scheduler-sniffer-gang")
+    other = Sniffing(plane, tmp_path, recorder.port, binaries()["kube-scheduler-sniffer-gang"])
     enabled = {"preEnqueue": {"enabled": [{"name": "Sniffer"}]}, "permit": {"enabled": [{"name": "Gang"}]}}
     other.configure({"schedulerName": "gangs", "plugins": enabled})
     other.start()

@@ -26,8 +26,8 @@ func NewTap() *Tap {
 }
 
 // New is the factory to register: app.WithPlugin(sniffer.Name, tap.New).
-func (t *Tap) New(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
-	plugin, err := newPlugin(ctx, args, handle.ProfileName())
+func (t *Tap) New(ctx context.Context, args runtime.Object, handle frameworkHandle) (frameworkPlugin, error) {
+	plugin, err := newPlugin(ctx, args, profileOf(handle))
 	if err != nil {
 		return nil, err
 	}
@@ -69,20 +69,19 @@ func (t *Tap) attachQueue(sched *scheduler.Scheduler) {
 	}
 }
 
-func (t *Tap) attachCycle(sched *scheduler.Scheduler) {
-	inner := sched.SchedulePod
-	sched.SchedulePod = func(
-		ctx context.Context, f framework.Framework, state fwk.CycleState, info *framework.QueuedPodInfo,
-	) (scheduler.ScheduleResult, error) {
-		plugin := t.of(info.Pod)
-		if plugin == nil {
-			return inner(ctx, f, state, info)
-		}
-		seen := newCycle(f, plugin.topK)
-		result, err := inner(ctx, seen, state, info)
-		seen.tell(plugin, info, result, err)
-		return result, err
+// attempt lets the profile of the pod see how `schedule` schedules it with a framework.
+func (t *Tap) attempt(
+	f framework.Framework, info *framework.QueuedPodInfo,
+	schedule func(framework.Framework) (scheduler.ScheduleResult, error),
+) (scheduler.ScheduleResult, error) {
+	plugin := t.of(info.Pod)
+	if plugin == nil {
+		return schedule(f)
 	}
+	seen := newCycle(f, plugin.topK)
+	result, err := schedule(seen)
+	seen.tell(plugin, info, result, err)
+	return result, err
 }
 
 // attachFailure is told before the scheduler deals with a failure, which puts the pod back into the queue.
@@ -90,7 +89,7 @@ func (t *Tap) attachFailure(sched *scheduler.Scheduler) {
 	inner := sched.FailureHandler
 	sched.FailureHandler = func(
 		ctx context.Context, f framework.Framework, info *framework.QueuedPodInfo, status *fwk.Status,
-		nominating *fwk.NominatingInfo, start time.Time,
+		nominating *nominatingInfo, start time.Time,
 	) {
 		if plugin := t.of(info.Pod); plugin != nil {
 			plugin.tell(pb.Kind_UNSCHEDULABLE, info.Pod, func(fact *pb.Fact) {

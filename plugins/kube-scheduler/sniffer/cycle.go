@@ -46,7 +46,7 @@ func newCycle(inner framework.Framework, topK int) *cycle {
 // RunPreFilterPlugins comes first, once.
 func (c *cycle) RunPreFilterPlugins(
 	ctx context.Context, state fwk.CycleState, pod *v1.Pod,
-) (*fwk.PreFilterResult, *fwk.Status, sets.Set[string]) {
+) (*preFilterResult, *fwk.Status, sets.Set[string]) {
 	begins := time.Now()
 	result, status, by := c.Framework.RunPreFilterPlugins(ctx, state, pod)
 	c.preFilter = status
@@ -86,7 +86,7 @@ func (c *cycle) RunPreScorePlugins(
 // RunScorePlugins gives the scores, normalised and weighted.
 func (c *cycle) RunScorePlugins(
 	ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo,
-) ([]fwk.NodePluginScores, *fwk.Status) {
+) ([]nodePluginScores, *fwk.Status) {
 	begins := time.Now()
 	found, status := c.Framework.RunScorePlugins(ctx, state, pod, nodes)
 	c.scoreTook += time.Since(begins)
@@ -137,9 +137,9 @@ func (c *cycle) tell(
 }
 
 // best gives the k nodes of the highest totals, best first and by name where they are equal.
-func best(all []fwk.NodePluginScores, k int) []*pb.NodeScore {
-	var top []fwk.NodePluginScores
-	order := func(a, b fwk.NodePluginScores) int {
+func best(all []nodePluginScores, k int) []*pb.NodeScore {
+	var top []nodePluginScores
+	order := func(a, b nodePluginScores) int {
 		return cmp.Or(cmp.Compare(b.TotalScore, a.TotalScore), cmp.Compare(a.Name, b.Name))
 	}
 	for _, each := range all {

@@ -28,8 +28,8 @@ func (o *observed) outcome(kind pb.Kind, pod *v1.Pod, node string, status *fwk.S
 
 // RunPostFilterPlugins looks for pods to preempt.
 func (o *observed) RunPostFilterPlugins(
-	ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes fwk.NodeToStatusReader,
-) (*fwk.PostFilterResult, *fwk.Status) {
+	ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes nodeToStatusReader,
+) (*postFilterResult, *fwk.Status) {
 	begins := time.Now()
 	result, status := o.Framework.RunPostFilterPlugins(ctx, state, pod, nodes)
 	node := ""
@@ -59,22 +59,19 @@ func (o *observed) RunReservePluginsUnreserve(
 	o.outcome(pb.Kind_UNRESERVE, pod, node, nil, begins)
 }
 
-// RunPermitPlugins is told only where a profile has such plugins.
-func (o *observed) RunPermitPlugins(
-	ctx context.Context, state fwk.CycleState, pod *v1.Pod, node string,
-) (map[string]time.Duration, *fwk.Status) {
-	waits, status := o.Framework.RunPermitPlugins(ctx, state, pod, node)
-	if o.plugin.permits {
-		o.plugin.tell(pb.Kind_PERMIT, pod, func(fact *pb.Fact) {
-			verdict(fact, status)
-			fact.Node = node
-			for plugin, most := range waits {
-				fact.Plugin = plugin
-				fact.Took = max(fact.Took, most.Nanoseconds())
-			}
-		})
+// permit tells what the plugins of that point said, where the profile has any: which wait, and how long at most.
+func (o *observed) permit(pod *v1.Pod, node string, waits map[string]time.Duration, status *fwk.Status) {
+	if !o.plugin.permits {
+		return
 	}
-	return waits, status
+	o.plugin.tell(pb.Kind_PERMIT, pod, func(fact *pb.Fact) {
+		verdict(fact, status)
+		fact.Node = node
+		for plugin, most := range waits {
+			fact.Plugin = plugin
+			fact.Took = max(fact.Took, most.Nanoseconds())
+		}
+	})
 }
 
 // WaitOnPermit is told only of pods that do wait.

@@ -68,7 +68,7 @@ type Plugin struct {
 	sender    *sender
 }
 
-var _ fwk.PreEnqueuePlugin = &Plugin{}
+var _ preEnqueuePlugin = &Plugin{}
 
 // newPlugin reads the arguments and begins to send.
 func newPlugin(ctx context.Context, raw runtime.Object, profile string) (*Plugin, error) {

@@ -20,15 +20,15 @@ import (
 type stub struct {
 	framework.Framework
 	preFilter *fwk.Status
-	narrowed  *fwk.PreFilterResult
+	narrowed  *preFilterResult
 	filter    map[string]*fwk.Status
-	scores    []fwk.NodePluginScores
+	scores    []nodePluginScores
 	bind      *fwk.Status
 }
 
 func (s *stub) RunPreFilterPlugins(
 	context.Context, fwk.CycleState, *v1.Pod,
-) (*fwk.PreFilterResult, *fwk.Status, sets.Set[string]) {
+) (*preFilterResult, *fwk.Status, sets.Set[string]) {
 	return s.narrowed, s.preFilter, sets.New("NodeAffinity")
 }
 
@@ -44,7 +44,7 @@ func (s *stub) RunPreScorePlugins(context.Context, fwk.CycleState, *v1.Pod, []fw
 
 func (s *stub) RunScorePlugins(
 	context.Context, fwk.CycleState, *v1.Pod, []fwk.NodeInfo,
-) ([]fwk.NodePluginScores, *fwk.Status) {
+) ([]nodePluginScores, *fwk.Status) {
 	return s.scores, nil
 }
 
@@ -80,16 +80,16 @@ func attempted(name string) *framework.QueuedPodInfo {
 	return &framework.QueuedPodInfo{PodInfo: &framework.PodInfo{Pod: pod(name)}, Attempts: 2}
 }
 
-func scored(name string, fit, image int64) fwk.NodePluginScores {
-	scores := []fwk.PluginScore{{Name: "NodeResourcesFit", Score: fit}, {Name: "ImageLocality", Score: image}}
-	return fwk.NodePluginScores{Name: name, Scores: scores, TotalScore: fit + image}
+func scored(name string, fit, image int64) nodePluginScores {
+	scores := []pluginScore{{Name: "NodeResourcesFit", Score: fit}, {Name: "ImageLocality", Score: image}}
+	return nodePluginScores{Name: name, Scores: scores, TotalScore: fit + image}
 }
 
 func TestEveryAnswerOfThePluginsIsPassedOnAsItIs(t *testing.T) {
 	refusal := fwk.NewStatus(fwk.Unschedulable, "too small").WithPlugin("NodeResourcesFit")
 	inner := &stub{
 		filter: map[string]*fwk.Status{"b": refusal},
-		scores: []fwk.NodePluginScores{scored("a", 1, 2), scored("c", 3, 4)},
+		scores: []nodePluginScores{scored("a", 1, 2), scored("c", 3, 4)},
 		bind:   fwk.NewStatus(fwk.Skip),
 	}
 	seen := newCycle(inner, 5)
@@ -113,7 +113,7 @@ func TestAnAttemptIsToldWithReasonsPerPluginAndTheBestScores(t *testing.T) {
 	tainted := fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "untolerated taint").WithPlugin("TaintToleration")
 	inner := &stub{
 		filter: map[string]*fwk.Status{"d": small, "e": small, "f": small, "g": small, "h": tainted},
-		scores: []fwk.NodePluginScores{scored("a", 10, 0), scored("b", 50, 5), scored("c", 50, 5)},
+		scores: []nodePluginScores{scored("a", 10, 0), scored("b", 50, 5), scored("c", 50, 5)},
 	}
 	plugin := listening(2)
 	seen := newCycle(inner, plugin.topK)
@@ -169,7 +169,7 @@ func TestARefusalBeforeTheNodesIsToldAlone(t *testing.T) {
 
 func TestNodesThatAPluginRuledOutBeforehandAreTold(t *testing.T) {
 	plugin, info := listening(5), attempted("p")
-	seen := newCycle(&stub{narrowed: &fwk.PreFilterResult{NodeNames: sets.New("a", "b")}}, plugin.topK)
+	seen := newCycle(&stub{narrowed: &preFilterResult{NodeNames: sets.New("a", "b")}}, plugin.topK)
 	seen.RunPreFilterPlugins(context.Background(), nil, info.Pod)
 	seen.tell(plugin, info, scheduler.ScheduleResult{}, nil)
 	facts := plugin.told()

@@ -37,7 +37,8 @@ HOW = (
 class Recipe:
     """One go.mod and what is built from it: the binary's name -> the package of its main.
 
-    A name that ends with .test is the package's tests as a binary. `source` is a module with code of its own.
+    A name that ends with .test is the package's tests as a binary. `source` is a module with code of its own,
+    `beside` are the folders that its go.mod points to; `tags` choose files, as those of `go build`.
     """
 
     name: str
@@ -45,17 +46,20 @@ class Recipe:
     packages: dict[str, str]
     linker: str = "-s -w"
     source: Path | None = None
+    beside: tuple[Path, ...] = ()
+    tags: tuple[str, ...] = ()
 
     def files(self) -> dict[str, bytes]:
         if self.source is not None:
-            found = [*self.source.glob("go.*"), *self.source.rglob("*.go")]
-            return {path.relative_to(self.source).as_posix(): path.read_bytes() for path in found}
+            folders = (self.source, *self.beside)
+            found = [path for each in folders for path in (*each.glob("go.*"), *each.rglob("*.go"))]
+            return {os.path.relpath(path, self.source): path.read_bytes() for path in found}
         folder = resources.files("fairlead.localcluster").joinpath("gomod", self.name)
         return {name: folder.joinpath(name).read_bytes() for name in ("go.mod", "go.sum")}
 
     def key(self, go: str) -> str:
         """The name of its folder in the cache: changes with anything that changes the binaries."""
-        digest = hashlib.sha256(repr((self.packages, self.linker)).encode())
+        digest = hashlib.sha256(repr((self.packages, self.linker, *self.tags)).encode())
         for _, data in sorted(self.files().items()):
             digest.update(data)
         return f"{self.name}-{self.version}-{go}-{digest.hexdigest()[:12]}"
@@ -164,6 +168,7 @@ def _compile(recipe: Recipe, package: str, source: Path, output: Path, step: Ste
     # A go.work or flags meant for other modules must not reach in; no C compiler is needed.
     environment = {**os.environ, "GOWORK": "off", "GO111MODULE": "on", "CGO_ENABLED": "0"}
     options = ["-v", "-trimpath", "-buildvcs=false", "-mod=readonly", f"-ldflags={recipe.linker}"]
+    options += [f"-tags={','.join(recipe.tags)}"] if recipe.tags else []
     verb = ["test", "-c", "-vet=off"] if output.suffix == ".test" else ["build"]
     process = subprocess.Popen(
         ["go", *verb, *options, "-o", str(output), package],
