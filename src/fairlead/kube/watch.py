@@ -138,21 +138,16 @@ class Reflector:
         self._gate = gate
         self._stats = stats
         self._on_event = on_event
-        self._idle = idle
-        self._first_idle = first_idle
-        self._absent = absent
-        self._backoff = backoff
+        self._idle, self._first_idle = idle, first_idle
+        self._absent, self._backoff = absent, backoff
         self._marked = marked
         self._version = str(start or "")
         self._highest = start
         """The highest version of this kind so far."""
         self._doubtful = start > 0
         """True after a watch: what answers next may be a server with another past."""
-        self._streaming = True
-        self._unknown = False
-        """True while the server does not know this kind."""
-        self._failures = 0
-        self._logged = -LOG_EVERY
+        self._streaming, self._unknown = True, False
+        self._failures, self._logged = 0, -LOG_EVERY
 
     async def run(self) -> None:
         """Until cancelled. Without a version it lists; with one it goes on from there."""
@@ -302,8 +297,8 @@ class Reflector:
             self._say_rewound(version)
             events.insert(0, Rewound(self._kind.name))
         self._put([*events, *self._gate.listed(self._kind)])
-        self._version, self._highest, self._doubtful = str(version), version, False
-        self._unknown = False
+        self._version, self._highest = str(version), version
+        self._doubtful = self._unknown = False
         self._count(f"listed_{self._kind.name}", len(found.items))
         log.info("listed", kind=self._kind.name, objects=len(found.items), version=version)
 
