@@ -17,6 +17,7 @@ from inside import FAKE, STRATEGIC, Inside, inside
 from fairlead.localcluster import Cluster
 from fairlead.model import event as ev
 from fairlead.model.audit import Report
+from fairlead.runtime.audit import GRACE
 from live import FAIRLEAD, Kubectl, Scheduler, job, pod, until
 
 pytestmark = pytest.mark.e2e
@@ -24,9 +25,14 @@ NODE = "node-0001"
 OTHER = "node-0002"
 
 
+PATIENT = 30.0
+"""Seconds in which even a busy machine's watch tells what a list shows; who is not behind does not wait."""
+
+
 @pytest.fixture
-async def live(small_cluster: Cluster) -> AsyncIterator[Inside]:
-    async with inside(small_cluster) as found:
+async def live(small_cluster: Cluster, request: pytest.FixtureRequest) -> AsyncIterator[Inside]:
+    """Its audits give the watch a lot of time, or as much as the test says."""
+    async with inside(small_cluster, grace=getattr(request, "param", PATIENT)) as found:
         yield found
 
 
@@ -301,6 +307,7 @@ async def test_D1_D5_the_picture_equals_the_cluster_whatever_happens(
 # -- what the watch lost -----------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("live", [GRACE], indirect=True)
 async def test_D1_D5_what_the_watch_lost_is_named_and_put_right(live: Inside) -> None:
     await live.foreign("web", NODE)
     await live.foreign("batch", NODE)
@@ -345,6 +352,7 @@ def kinds(live: Inside, report: Report) -> list[tuple[str, str]]:
     return sorted((each.kind, each.name.removeprefix(f"{live.namespace}/")) for each in report.differences)
 
 
+@pytest.mark.parametrize("live", [GRACE], indirect=True)
 async def test_D5_a_state_corrupted_in_memory_is_named_and_put_right(live: Inside) -> None:
     await live.ours("mine")
     node = (await live.running("mine"))["spec"]["nodeName"]
