@@ -14,7 +14,7 @@ from msgspec import structs
 
 from auditing import differences, digests, listings
 from fairlead.model import command as cmd
-from fairlead.model.esi import SLOT, HoldCapacity, SlotState
+from fairlead.model.esi import SCHEDULER, SLOT, TESTBED_LABEL, HoldCapacity, SlotState
 from fairlead.model.node import Node
 from fairlead.model.pod import PodPhase
 from fairlead.sim.esi_world import SETTINGS, EsiWorld
@@ -163,6 +163,11 @@ def killed(world: Slotted, op: Op) -> None:
     world.start()
 
 
+def overtaken(world: Slotted, op: Op) -> None:
+    """Another one leads, and what this one has sent arrives later."""
+    world.take_over((0, 3, 20, 1_500)[op.a % 4])
+
+
 def deaf(world: Slotted, op: Op) -> None:
     world.gap(("pods", "nodes", "surroundings")[op.a % 3], (10, 700, 3_000)[op.b % 3])
 
@@ -181,6 +186,7 @@ OPS: dict[str, Callable[[Slotted, Op], None]] = {
     "node": node,
     "edited": edited,
     "killed": killed,
+    "overtaken": overtaken,
     "deaf": deaf,
 }
 number = st.integers(0, 11)
@@ -225,6 +231,13 @@ def test_RA2_RA10_slots_are_never_booked_twice_and_no_edit_ends_what_runs(
     assert not [each for _, each in world.log if isinstance(each, cmd.Evict | cmd.End)]
     deleted = [each.ref.name for _, each in world.log if isinstance(each, cmd.DeleteObject)]
     assert all(name.startswith("ghostpod-") for name in deleted)
+    said = [
+        (pod.labels[TESTBED_LABEL], pod.annotations[SLOT])
+        for pod in world.pods.values()
+        if pod.node and not pod.ended and pod.scheduler == SCHEDULER and SLOT in pod.annotations
+    ]
+    assert len(said) == len(set(said)), "two pods say that they have one slot"
+    assert not world.engine.state.esi.guessed
 
 
 @settings(max_examples=100)
