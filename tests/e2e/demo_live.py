@@ -7,7 +7,9 @@ import psutil
 
 
 def surroundings(place: Path) -> dict[str, str]:
-    return os.environ | {"FAIRLEAD_CLUSTERS": str(place / "clusters"), "TMPDIR": str(place)}
+    """Its environment, with tables of one width on every machine."""
+    own = {"FAIRLEAD_CLUSTERS": str(place / "clusters"), "TMPDIR": str(place), "COLUMNS": "100"}
+    return os.environ | own
 
 
 def left_behind(place: Path) -> list[str]:
