@@ -31,6 +31,9 @@ JSON_PATCH = "application/json-patch+json"
 READ_BUFFER = 1 << 18
 OPENING = 30.0
 """Seconds until a watch has to be answered; a busy server lets it queue for a while."""
+IDLE_CONNECTION = 15.0
+"""Seconds until a connection that is not used is closed, twice that at most. Each has buffers of a hundred
+KiB, and a burst of binds opens dozens."""
 ALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 30_000}
 """A machine that vanished without a word is noticed by the kernel in half a minute."""
 # Requests are timed as a whole, credentials included, by ApiClient.request.
@@ -68,7 +71,7 @@ class ApiClient:
             connector = aiohttp.TCPConnector(
                 limit=self._connections,
                 ssl=self.access.ssl or True,
-                keepalive_timeout=60,
+                keepalive_timeout=IDLE_CONNECTION,
                 socket_factory=_socket,
             )
             self._opened = aiohttp.ClientSession(
