@@ -7,13 +7,14 @@ from typing import Any, TypeVar
 import msgspec
 import psycopg
 import pytest
-from history_support import MINUTE, PAST, T0, fill, pod, through
+from history_support import MINUTE, PAST, T0, fill, node, pod, through
 from ledger_support import writing
+from msgspec import structs
 from store_support import fresh_database
 
 from fairlead.model.history import Asked
 from fairlead.model.record import Change, NodeLife, Part, PodLife
-from fairlead.store import history
+from fairlead.store import history, recorded
 from fairlead.store.ledger import Ledger
 from fairlead.store.ledger_house import DAY
 from fairlead.store.reader import open_reader
@@ -130,6 +131,41 @@ def test_states_of_nodes_with_what_they_had(url: str):
         ("n0", 8.0, 2, 110, True, True),
         ("n1", 8.0, 2, 110, True, False),
         ("n1", 8.0, 2, 110, False, True),
+    ]
+
+
+def test_an_imported_log_ends_nothing_that_the_watch_knows_of_a_node(tcp_url: str):
+    """A log of the same cluster may be imported beside a recorder: the watch counts, before it the log."""
+    told = {"imported": T0 + 50 * MINUTE}
+    small = {"allocatable": {"cpu": 1000}, "told": told}
+
+    def logged(name: str, since: int, until: int) -> NodeLife:
+        row = node(name, T0 + since * MINUTE, until=T0 + until * MINUTE, **small)
+        return structs.replace(row, uid=f"import:{since}:{name}")
+
+    watch = node("n0", T0 + 10 * MINUTE)
+    logs = [logged("n0", 10, 12), logged("n0", 20, 25), logged("n0", 5, 30), logged("n1", 5, 30)]
+    with fresh_database(tcp_url) as url:
+        asyncio.run(fill(url, watch, *logs))
+        rows = ask(url, lambda conn: history.nodes(conn, Asked()))
+        shown = sql(url, "SELECT node, cpu::float, extract(epoch FROM since)::bigint * 1000, until IS NULL"
+                         " FROM node_capacity ORDER BY node, since")  # fmt: skip
+
+        async def replayed() -> list[str]:
+            async with open_reader(url=url) as conn:
+                stretch = await recorded.stretch(conn, T0 + 11 * MINUTE, T0 + 40 * MINUTE)
+                return [life.uid for life in stretch.nodes]
+
+        assert asyncio.run(replayed()) == ["import:5:n1", watch.uid]
+    assert [(row.name, row.since, row.until) for row in rows] == [
+        ("n0", T0 + 5 * MINUTE, T0 + 10 * MINUTE),
+        ("n0", T0 + 10 * MINUTE, 0),
+        ("n1", T0 + 5 * MINUTE, T0 + 30 * MINUTE),
+    ]
+    assert shown == [
+        ("n0", 1.0, T0 + 5 * MINUTE, False),
+        ("n0", 8.0, T0 + 10 * MINUTE, True),
+        ("n1", 1.0, T0 + 5 * MINUTE, False),
     ]
 
 

@@ -27,13 +27,24 @@ WHERE (%(until)s::bigint = 0 OR coalesce(nullif(p.created, 0), p.first_seen) < %
 ORDER BY coalesce(b.since, 9223372036854775807), coalesce(nullif(p.queued, 0), p.created), p.namespace, p.name, p.uid
 
 -- name: history_nodes
+-- A state ends where the next of that name begins. Where the watch and an imported log both tell of a node, the watch
+-- counts: what a log has begins and ends nothing of it (as in the view node_capacity).
+WITH watched AS (
+    SELECT name, min(since) AS first, CASE WHEN bool_or(until = 0) THEN 9223372036854775807 ELSE max(until) END AS last
+    FROM node_life WHERE NOT told ? 'imported' GROUP BY name
+)
 SELECT * FROM (
-    SELECT uid, name, since, version, capacity, allocatable, labels, taints, unschedulable, ready, conditions,
-           coalesce(least(nullif(until, 0), lead(since) OVER (PARTITION BY name ORDER BY since, uid)), 0) AS until, lost
-    FROM node_life
-    WHERE %(node)s = '' OR name = %(node)s
+    SELECT n.uid, n.name, n.since, n.version, n.capacity, n.allocatable, n.labels, n.taints, n.unschedulable, n.ready,
+           n.conditions,
+           coalesce(least(nullif(n.until, 0), lead(n.since) OVER (PARTITION BY n.name, n.told ? 'imported'
+                                                                  ORDER BY n.since, n.uid),
+                          CASE WHEN n.told ? 'imported' AND w.last > n.since THEN greatest(w.first, n.since) END),
+                    0) AS until, n.lost
+    FROM node_life n LEFT JOIN watched w ON w.name = n.name
+    WHERE %(node)s = '' OR n.name = %(node)s
 ) states
 WHERE (%(until)s::bigint = 0 OR since < %(until)s) AND (%(since)s::bigint = 0 OR until = 0 OR until > %(since)s)
+  AND (until = 0 OR until > since)
 ORDER BY name, since, uid
 
 -- name: history_changes

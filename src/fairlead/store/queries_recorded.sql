@@ -12,6 +12,9 @@ ORDER BY created, first_seen, uid
 SELECT uid, name, since, version, capacity, allocatable, labels, taints, unschedulable, ready, conditions, until, lost
 FROM node_life
 WHERE since < %(until)s AND (until = 0 OR until > %(since)s)
+  AND (NOT told ? 'imported' -- the watch knows better than an imported log
+       OR name NOT IN (SELECT name FROM node_life WHERE NOT told ? 'imported'
+                       AND since < %(until)s AND (until = 0 OR until > %(since)s)))
 ORDER BY since, name, uid
 
 -- name: recorded_groups
