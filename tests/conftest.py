@@ -11,6 +11,11 @@ import pytest
 import structlog
 from hypothesis import HealthCheck, settings
 
+import fairlead
+
+# Sets the environment that libraries read as they are loaded, which tests themselves may load first.
+assert fairlead.__version__
+
 # The same examples every time: a red run must be red again for whoever looks into it. New seeds are
 # for `FAIRLEAD_HYPOTHESIS=explore` (or `long`), whose failures become ordinary examples.
 # No test fails of a slow machine: neither an example nor the drawing of it has a time limit.
