@@ -27,11 +27,12 @@ def give_back() -> None:
 
 
 class Thrift:
-    """Gives back after each span of QUIET seconds without a command."""
+    """Gives back when QUIET seconds have passed without a command: once, until there is another."""
 
     def __init__(self, give: Callable[[], None] = give_back, quiet: float = QUIET) -> None:
         self._give, self._quiet = give, quiet
         self._busy = False
+        self._due = True  # for what the start took
 
     def batch(self, _: Sequence[Event], commands: Sequence[Command], __: float) -> None:
         """Called by the loop after each batch."""
@@ -44,7 +45,7 @@ class Thrift:
             self.look()
 
     def look(self) -> None:
-        """Give back if nothing was to be done since the last look."""
-        if not self._busy:
+        """Give back if there was something to do, but not since the last look."""
+        if self._due and not self._busy:
             self._give()
-        self._busy = False
+        self._due, self._busy = self._busy, False
