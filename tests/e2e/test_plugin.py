@@ -188,10 +188,10 @@ def extra(row: Change) -> dict[str, Any]:
     return row.extra
 
 
-def test_RB8_the_plugins_own_tests() -> None:
-    """Go's: what is passed on, counted, sent, sent again and thrown away."""
+def pass_go_tests(program: str) -> None:
+    """Go's own tests as a program: what is passed on, counted, sent, sent again and thrown away."""
     run = subprocess.run(
-        [binaries()["sniffer.test"], "-test.v", "-test.timeout=120s"],
+        [program, "-test.v", "-test.timeout=120s"],
         capture_output=True,
         text=True,
         timeout=200,
@@ -200,6 +200,10 @@ def test_RB8_the_plugins_own_tests() -> None:
     )
     assert run.returncode == 0, run.stdout[-5000:] + run.stderr[-3000:]
     assert run.stdout.count("--- PASS") >= 13
+
+
+def test_RB8_the_plugins_own_tests() -> None:
+    pass_go_tests(binaries()["sniffer.test"])
 
 
 def test_RB8_each_step_of_a_pod_is_told(recorder: Recorder, kubectl: Kubectl) -> None:

@@ -6,8 +6,6 @@ the module's own PodGroup. What was told is read in the ledger.
 
 import asyncio
 import contextlib
-import os
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +13,7 @@ from typing import Any
 
 import pytest
 import yaml
-from test_plugin import HOST, ROOT, Sniffing, fairlead_recorder, free_port, node, pod
+from test_plugin import HOST, ROOT, Sniffing, fairlead_recorder, free_port, node, pass_go_tests, pod
 
 from conftest import plugin_build, unique_name
 from fairlead.localcluster import Cluster, UpOptions, bring_down, bring_up
@@ -133,17 +131,8 @@ def member(number: int, **spec: Any) -> dict[str, Any]:
 
 
 def test_RB8_the_plugins_own_tests_with_kubernetes_134() -> None:
-    """Go's, of the same package, compiled for the older one."""
-    run = subprocess.run(
-        [binaries()["sniffer-134.test"], "-test.v", "-test.timeout=120s"],
-        capture_output=True,
-        text=True,
-        timeout=200,
-        env={**os.environ, "GRPC_GO_LOG_SEVERITY_LEVEL": "error"},
-        check=False,
-    )
-    assert run.returncode == 0, run.stdout[-5000:] + run.stderr[-3000:]
-    assert run.stdout.count("--- PASS") >= 13
+    """Of the same package, compiled for the older one."""
+    pass_go_tests(binaries()["sniffer-134.test"])
 
 
 def test_RB8_a_pod_group_waits_at_permit_and_starts_with_its_last_member(

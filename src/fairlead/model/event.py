@@ -270,14 +270,7 @@ class Evicted(Struct, frozen=True, gc=False, tag="evicted"):
 
 
 Event = (
-    PodSeen
-    | PodGone
-    | NodeSeen
-    | NodeGone
-    | OwnerSeen
-    | OwnerGone
-    | ThingSeen
-    | ThingGone
+    Told
     | Listed
     | Rewound
     | Repaired
@@ -296,7 +289,5 @@ Event = (
     | Bound
     | BindFailed
     | Evicted
-    | EsiSeen
-    | EsiGone
     | ObjectFailed
 )
