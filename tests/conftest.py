@@ -33,6 +33,18 @@ os.environ["TZ"] = "UTC"
 time.tzset()
 
 
+_configure = structlog.configure
+
+
+def _without_caches(*given: Any, **named: Any) -> None:
+    """A logger that a command within a test cached would keep that command's processors for all later tests,
+    whose `capture_logs` would then see nothing of it."""
+    _configure(*given, **named | {"cache_logger_on_first_use": False})
+
+
+structlog.configure = _without_caches
+
+
 def log_as_at_first() -> None:
     """To the stderr of whichever test runs. By itself structlog writes to stdout, where answers are read."""
     structlog.reset_defaults()
